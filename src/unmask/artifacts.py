@@ -1,0 +1,159 @@
+"""The one way anything is written: atomically; and anything fitted is saved: a folder with a manifest and tensors.
+
+A fitted thing is a folder: ``manifest.json`` (what it is, its settings, provenance, and the SHA-256 of every other
+file), ``arrays.safetensors``, and a subfolder for each part that is itself a fitted thing. Nothing is ever pickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unmask.errors import ArtifactError, UsageError
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+ARRAYS = "arrays.safetensors"
+
+Json = Any  # what json.loads can give
+
+
+@contextmanager
+def atomic_path(path: str | Path) -> Iterator[Path]:
+    """Give a scratch path beside ``path`` that takes its place when the block succeeds and vanishes when it fails.
+
+    Works for files and folders; an existing file is replaced, and so is a folder that unmask made.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        written = scratch / path.name
+        yield written
+        if written.is_dir() and path.is_dir():
+            os.replace(path, scratch / f"{path.name}.old")  # a folder cannot replace one that is not empty
+        os.replace(written, path)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def sha256_of_file(path: Path) -> str:
+    """Hexadecimal SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def provenance(**facts: Json) -> dict[str, Json]:
+    """When, with what and by which command something was made, and any further ``facts``."""
+    packages = {"unmask": version("unmask"), "numpy": np.__version__}
+    if "torch" in sys.modules:
+        packages["torch"] = str(sys.modules["torch"].__version__)
+    return {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "python": platform.python_version(),
+        "packages": packages,
+        **facts,
+    }
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A fitted thing as it lies on disk."""
+
+    kind: str
+    settings: dict[str, Json]
+    arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    provenance: dict[str, Json] = field(default_factory=dict)
+
+
+def save_artifact(
+    folder: str | Path, artifact: Artifact, *, parts: Mapping[str, Callable[[Path], None]] | None = None
+) -> None:
+    """Write ``artifact`` to ``folder``; each of ``parts`` is called with the subfolder to write itself to."""
+    from safetensors.numpy import save_file
+
+    folder = Path(folder)
+    if folder.exists() and not (folder / MANIFEST).is_file():
+        raise UsageError(f"{folder} exists and is not something that unmask saved; choose another name")
+    with atomic_path(folder) as scratch:
+        scratch.mkdir()
+        for name, save_part in (parts or {}).items():
+            save_part(scratch / name)
+        save_file({name: np.ascontiguousarray(array) for name, array in artifact.arrays.items()}, scratch / ARRAYS)
+        manifest: dict[str, Json] = {
+            "format_version": FORMAT_VERSION,
+            "kind": artifact.kind,
+            "settings": artifact.settings,
+            "provenance": artifact.provenance,
+            "files": _hashes(scratch),
+        }
+        manifest["digest"] = _digest(manifest)
+        (scratch / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+
+
+def load_artifact(folder: str | Path, kind: str | None = None) -> Artifact:
+    """Read what :func:`save_artifact` wrote, after checking version and hashes.
+
+    Raises
+    ------
+    ArtifactError
+        If it is not there, of another kind or version, damaged or changed by hand.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    folder = Path(folder)
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text())
+    except FileNotFoundError:
+        raise ArtifactError(f"no {MANIFEST} here; give the folder of a saved tokenizer or detector", path=folder) from None
+    except (ValueError, OSError) as error:
+        raise ArtifactError(f"cannot be read ({error})", path=folder / MANIFEST) from None
+    if not isinstance(manifest, dict) or "format_version" not in manifest:
+        raise ArtifactError("is not a manifest of unmask", path=folder / MANIFEST)
+    if manifest["format_version"] != FORMAT_VERSION:
+        raise ArtifactError(
+            f"format version {manifest['format_version']}; this unmask reads version {FORMAT_VERSION}: "
+            "use the version of unmask that wrote it, or save it again",
+            path=folder / MANIFEST,
+        )
+    if manifest.get("digest") != _digest(manifest):
+        raise ArtifactError("the manifest was changed after it was saved (digest mismatch)", path=folder / MANIFEST)
+    if kind is not None and manifest["kind"] != kind:
+        raise ArtifactError(f"holds a {manifest['kind']}, not a {kind}", path=folder)
+    found = _hashes(folder)
+    for name, digest in manifest["files"].items():
+        if found.get(name) != digest:
+            state = "is missing" if name not in found else "was damaged or changed after it was saved (hash mismatch)"
+            raise ArtifactError(state, path=folder / name)
+    try:
+        arrays = load_file(folder / ARRAYS)
+    except (SafetensorError, OSError) as error:
+        raise ArtifactError(f"cannot be read ({error})", path=folder / ARRAYS) from None
+    return Artifact(manifest["kind"], manifest["settings"], arrays, manifest["provenance"])
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
+    return {path.relative_to(folder).as_posix(): sha256_of_file(path) for path in files}
+
+
+def _digest(manifest: Mapping[str, Json]) -> str:
+    content = {key: value for key, value in manifest.items() if key != "digest"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,60 @@
+"""Everything that unmask raises on purpose.
+
+The library raises, it never prints; the command line turns each error into one message and its exit code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+
+
+class UnmaskError(Exception):
+    """Root of all errors raised by unmask."""
+
+    exit_code = 1
+
+
+class UsageError(UnmaskError, ValueError):
+    """An option or argument that cannot be used as given."""
+
+    exit_code = 2
+
+
+class MissingExtraError(UnmaskError, ImportError):
+    """An optional dependency that this task needs is not installed."""
+
+    exit_code = 2
+
+
+class BadDataError(UnmaskError, ValueError):
+    """Input that is malformed, with the place, the value and what is accepted."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, *, path: str | Path | None = None, where: str | None = None) -> None:
+        place = ", ".join(str(part) for part in (path, where) if part is not None)
+        super().__init__(f"{place}: {message}" if place else message)
+        self.path = path
+        self.where = where
+
+
+class ArtifactError(BadDataError):
+    """A saved tokenizer, detector or events file that is damaged, tampered with or of another version."""
+
+
+def nearest(value: str, choices: Iterable[str]) -> str:
+    """Say which choices exist, naming the nearest one first when there is one."""
+    names = list(choices)
+    close = get_close_matches(value, names, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}choose from {', '.join(names)}"
+
+
+def require(module: str, extra: str) -> None:
+    """Raise a clear error when ``module`` of the optional dependencies ``extra`` is missing."""
+    from importlib.util import find_spec
+
+    if find_spec(module) is None:
+        raise MissingExtraError(f"{module} is not installed; run: pip install 'unmask[{extra}]'")

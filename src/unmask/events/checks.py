@@ -1,0 +1,136 @@
+"""What makes an event unusable, and what happens to it: an error, or a counted skip."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unmask.errors import BadDataError
+from unmask.events.flat import FLAT_COLUMNS, FlatEvents
+from unmask.events.objects import (
+    ENERGY_OVER_MOMENTUM,
+    MAX_ABS_ETA,
+    MAX_ABS_PHI,
+    MAX_ENERGY_MEV,
+    MIN_PT_MEV,
+)
+
+BoolArray = npt.NDArray[np.bool_]
+
+#: Fewer events than this say nothing about the unit of the MET column.
+MIN_EVENTS_FOR_MET_UNIT = 20
+
+
+@dataclass
+class BadEvents:
+    """Collects bad events when ``skip`` is set; otherwise the first one is raised as an error."""
+
+    skip: bool = False
+    reasons: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+
+    def add(self, reason: str, error: BadDataError, n_events: int = 1) -> None:
+        """Count ``n_events`` bad events; ``error`` describes the first."""
+        if not self.skip:
+            raise error
+        self.reasons[reason] += n_events
+        self.examples.setdefault(reason, str(error))
+
+    @property
+    def n_skipped(self) -> int:
+        return sum(self.reasons.values())
+
+    def summary(self) -> list[str]:
+        """One line a reason: how often, and the first example."""
+        return [f"{n:,} x {reason} (first: {self.examples[reason]})" for reason, n in self.reasons.most_common()]
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """``accepts`` holds for good values (and never for NaN)."""
+
+    reason: str
+    column: str
+    accepts: Callable[[FlatEvents], BoolArray]
+    accepted: str
+
+
+def _between(column: str, low: float, high: float) -> Callable[[FlatEvents], BoolArray]:
+    def accepts(flat: FlatEvents) -> BoolArray:
+        values = getattr(flat, column)
+        return np.asarray((values >= low) & (values <= high))
+
+    return accepts
+
+
+def _energy_matches_momentum(flat: FlatEvents) -> BoolArray:
+    momentum = flat.pt_mev * np.cosh(np.clip(flat.eta, -MAX_ABS_ETA, MAX_ABS_ETA))
+    low, high = ENERGY_OVER_MOMENTUM
+    return np.asarray((flat.energy_mev >= low * momentum) & (flat.energy_mev <= high * momentum))
+
+
+_ENERGY_HINT = "if the file is not in MeV, declare its unit"
+_PHI_TEXT = "-pi to pi"
+_RULES = (
+    _Rule("bad weight", "weight", lambda flat: np.isfinite(flat.weight), "a finite number"),
+    _Rule("bad MET", "met_mev", _between("met_mev", 0, MAX_ENERGY_MEV), f"0 to 14 TeV in MeV; {_ENERGY_HINT}"),
+    _Rule("bad MET phi", "met_phi", _between("met_phi", -MAX_ABS_PHI, MAX_ABS_PHI), _PHI_TEXT),
+    _Rule("bad energy", "energy_mev", _between("energy_mev", 1, MAX_ENERGY_MEV), f"up to 14 TeV in MeV; {_ENERGY_HINT}"),
+    _Rule("bad pT", "pt_mev", _between("pt_mev", MIN_PT_MEV, MAX_ENERGY_MEV), f"1 GeV to 14 TeV in MeV; {_ENERGY_HINT}"),
+    _Rule("bad eta", "eta", _between("eta", -MAX_ABS_ETA, MAX_ABS_ETA), f"-{MAX_ABS_ETA:g} to {MAX_ABS_ETA:g}"),
+    _Rule("bad phi", "phi", _between("phi", -MAX_ABS_PHI, MAX_ABS_PHI), _PHI_TEXT),
+    _Rule(
+        "mixed units",
+        "energy_mev",
+        _energy_matches_momentum,
+        "an energy of the size of pT cosh(eta): E and pT must be in the same unit",
+    ),
+)
+
+
+def check_events(flat: FlatEvents, *, path: Path, place: Callable[[int], str], bad: BadEvents) -> FlatEvents:
+    """Return the good events; each bad one goes to ``bad`` under the first rule that it breaks.
+
+    ``place`` turns an index into ``flat`` into words, such as "line 12".
+    """
+    is_bad: BoolArray = np.zeros(len(flat), np.bool_)
+    found: list[tuple[int, int, _Rule, Any]] = []  # first event, number of events, rule, value
+    # Values that cannot be compared or multiplied are what we look for: they break a rule, silently.
+    with np.errstate(invalid="ignore", over="ignore"):
+        for rule in _RULES:
+            breaks = ~rule.accepts(flat)
+            if not breaks.any():
+                continue
+            values = getattr(flat, rule.column)
+            index = np.flatnonzero(breaks)
+            events = flat.event_of_object[index] if rule.column in FLAT_COLUMNS else index
+            is_new = ~is_bad[events]
+            if is_new.any():
+                new_events = np.unique(events[is_new])
+                value = values[index[is_new][0]]
+                found.append((int(new_events[0]), len(new_events), rule, value))
+                is_bad[new_events] = True
+    for event, n_events, rule, value in sorted(found, key=lambda item: item[0]):
+        message = f"{rule.column} is {value:.6g}; accepted: {rule.accepted}"
+        bad.add(rule.reason, BadDataError(message, path=path, where=place(event)), n_events)
+    if is_bad.any():
+        flat = flat.keep(~is_bad)
+    _check_met_unit(flat, path)
+    return flat
+
+
+def _check_met_unit(flat: FlatEvents, path: Path) -> None:
+    """MET can be small in one event, not in most: then it is in another unit than the objects."""
+    met = flat.met_mev[flat.met_mev > 0]
+    if len(met) >= MIN_EVENTS_FOR_MET_UNIT and np.median(met) < MIN_PT_MEV:
+        raise BadDataError(
+            f"mixed units: the median MET is {np.median(met):.4g} MeV while objects have a pT of "
+            f"{np.median(flat.pt_mev) if len(flat.pt_mev) else 0:.4g} MeV; MET and pT must be in the same unit",
+            path=path,
+        )

@@ -1,0 +1,228 @@
+"""EventSet: collision events as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from unmask.errors import UsageError
+from unmask.events.objects import MAX_OBJECTS, OBJECTS, PADDING_TAG
+
+BACKGROUND, SIGNAL, UNKNOWN = 0, 1, -1
+LABEL_NAMES = {BACKGROUND: "background", SIGNAL: "signal", UNKNOWN: "unlabelled"}
+
+Selection = slice | npt.NDArray[np.bool_] | npt.NDArray[np.integer]
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """A text column: one small integer per event and the words it stands for.
+
+    >>> Names.of(["ttH", "ttW", "ttH"]).words
+    ('ttH', 'ttW')
+    """
+
+    code: npt.NDArray[np.int32]
+    words: tuple[str, ...]
+
+    @classmethod
+    def of(cls, values: Iterable[str]) -> Self:
+        known: dict[str, int] = {}
+        code = np.fromiter((known.setdefault(str(value), len(known)) for value in values), dtype=np.int32)
+        return cls(code, tuple(known))
+
+    @classmethod
+    def constant(cls, word: str, n: int) -> Self:
+        return cls(np.zeros(n, np.int32), (word,))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Names]) -> Self:
+        known: dict[str, int] = {}
+        codes = []
+        for part in parts:
+            new_code = np.array([known.setdefault(word, len(known)) for word in part.words], np.int32)
+            codes.append(new_code[part.code] if len(part.code) else part.code)
+        return cls(np.concatenate(codes), tuple(known))
+
+    def array(self) -> npt.NDArray[np.str_]:
+        return np.array(self.words, dtype=np.str_)[self.code] if len(self.code) else np.array([], np.str_)
+
+    def counts(self) -> dict[str, int]:
+        """Events per word, in the order of first appearance; words without events are left out."""
+        n = np.bincount(self.code, minlength=len(self.words))
+        return {word: int(k) for word, k in zip(self.words, n, strict=True) if k}
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class EventSet:
+    """Collision events, one row an event, objects padded to 18.
+
+    Objects are ordered by tag, then by falling pT; an empty slot has tag 0 and zeros. Kinematics are single
+    precision (as in Delphes and NanoAOD files), energies in MeV, angles in radians. The arrays are read-only.
+
+    Attributes
+    ----------
+    row : (n_events,) int64
+        Number of the event in its file, from 0. Event ids repeat in real files; ``(file, row)`` does not.
+    event_id : (n_events,) int64
+    file_names, process_names : Names
+        Text columns; :attr:`file` and :attr:`process` give them as arrays of words.
+    label : (n_events,) int8
+        0 background, 1 signal, -1 unknown.
+    weight : (n_events,) float64
+    met_mev, met_phi : (n_events,) float32
+    tag : (n_events, 18) uint8
+    energy_mev, pt_mev, eta, phi : (n_events, 18) float32
+    n_dropped : (n_events,) int16
+        Objects beyond the first 18, which were cut.
+    """
+
+    row: npt.NDArray[np.int64]
+    event_id: npt.NDArray[np.int64]
+    file_names: Names
+    process_names: Names
+    label: npt.NDArray[np.int8]
+    weight: npt.NDArray[np.float64]
+    met_mev: npt.NDArray[np.float32]
+    met_phi: npt.NDArray[np.float32]
+    tag: npt.NDArray[np.uint8]
+    energy_mev: npt.NDArray[np.float32]
+    pt_mev: npt.NDArray[np.float32]
+    eta: npt.NDArray[np.float32]
+    phi: npt.NDArray[np.float32]
+    n_dropped: npt.NDArray[np.int16]
+
+    def __post_init__(self) -> None:
+        n = len(self.row)
+        for field in fields(self):
+            value = getattr(self, field.name)
+            array = value.code if isinstance(value, Names) else value
+            shape = (n, MAX_OBJECTS) if field.name in OBJECT_COLUMNS else (n,)
+            if array.shape != shape:
+                raise UsageError(f"column {field.name} has shape {array.shape}, expected {shape}")
+            view = array.view()
+            view.flags.writeable = False
+            object.__setattr__(self, field.name, Names(view, value.words) if isinstance(value, Names) else view)
+
+    @classmethod
+    def empty(cls) -> Self:
+        """No events."""
+        columns: dict[str, object] = {name: np.zeros(0, dtype) for name, dtype in EVENT_DTYPES.items()}
+        columns |= {name: np.zeros((0, MAX_OBJECTS), dtype) for name, dtype in OBJECT_DTYPES.items()}
+        no_names = Names(np.zeros(0, np.int32), ())
+        return cls(file_names=no_names, process_names=no_names, **columns)  # type: ignore[arg-type]
+
+    @property
+    def is_object(self) -> npt.NDArray[np.bool_]:
+        """(n_events, 18): False where a slot is padding."""
+        return self.tag != PADDING_TAG
+
+    @property
+    def n_objects(self) -> npt.NDArray[np.int64]:
+        """(n_events,): objects kept."""
+        return np.count_nonzero(self.tag, axis=1).astype(np.int64)
+
+    @property
+    def ht_mev(self) -> npt.NDArray[np.float64]:
+        """(n_events,): scalar sum of the pT of jets and b-jets."""
+        return np.where((self.tag == 1) | (self.tag == 2), self.pt_mev, 0).sum(axis=1, dtype=np.float64)
+
+    @property
+    def n_cut_events(self) -> int:
+        """Events that had more than 18 objects."""
+        return int(np.count_nonzero(self.n_dropped))
+
+    @property
+    def process(self) -> npt.NDArray[np.str_]:
+        """(n_events,): process names."""
+        return self.process_names.array()
+
+    @property
+    def file(self) -> npt.NDArray[np.str_]:
+        """(n_events,): the file that each event came from."""
+        return self.file_names.array()
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def __getitem__(self, selection: Selection) -> EventSet:
+        if isinstance(selection, (int, np.integer)):
+            raise UsageError("an EventSet is sliced, not indexed: write events[i : i + 1]")
+        picked: dict[str, object] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            picked[field.name] = (
+                Names(value.code[selection], value.words) if isinstance(value, Names) else value[selection]
+            )
+        return EventSet(**picked)  # type: ignore[arg-type]
+
+    def chunks(self, n_events: int) -> Iterator[EventSet]:
+        """Yield consecutive slices of at most ``n_events``."""
+        for start in range(0, len(self), n_events):
+            yield self[start : start + n_events]
+
+    def with_label(self, label: int) -> EventSet:
+        """Return the same events, all labelled ``label``."""
+        if label not in LABEL_NAMES:
+            raise UsageError(f"label {label}: use 0 (background), 1 (signal) or -1 (unknown)")
+        return replace(self, label=np.full(len(self), label, np.int8))
+
+    def equals(self, other: EventSet) -> bool:
+        """Whether every column holds the same values."""
+        for field in fields(self):
+            mine, theirs = getattr(self, field.name), getattr(other, field.name)
+            if isinstance(mine, Names):
+                mine, theirs = mine.array(), theirs.array()
+            if not np.array_equal(mine, theirs):
+                return False
+        return True
+
+    def __repr__(self) -> str:
+        if not len(self):
+            return "EventSet: no events"
+        processes = ", ".join(f"{word} {n:,}" for word, n in self.process_names.counts().items())
+        labels = ", ".join(f"{int((self.label == k).sum()):,} {LABEL_NAMES[k]}" for k in np.unique(self.label)[::-1])
+        in_gev = [np.median(column) / 1e3 for column in (self.met_mev, self.ht_mev)]
+        objects = ", ".join(f"{name} {(self.tag == tag).sum(1).mean():.2f}" for tag, (_, name) in OBJECTS.items())
+        return (
+            f"EventSet: {len(self):,} events ({labels})\n"
+            f"  processes: {processes}\n"
+            f"  median: {np.median(self.n_objects):.0f} objects, MET {in_gev[0]:.0f} GeV, HT {in_gev[1]:.0f} GeV\n"
+            f"  mean per event: {objects}\n"
+            f"  events cut to {MAX_OBJECTS} objects: {self.n_cut_events:,}"
+        )
+
+
+EVENT_DTYPES: dict[str, type[np.generic]] = {
+    "row": np.int64,
+    "event_id": np.int64,
+    "label": np.int8,
+    "weight": np.float64,
+    "met_mev": np.float32,
+    "met_phi": np.float32,
+    "n_dropped": np.int16,
+}
+OBJECT_DTYPES: dict[str, type[np.generic]] = {
+    "tag": np.uint8,
+    "energy_mev": np.float32,
+    "pt_mev": np.float32,
+    "eta": np.float32,
+    "phi": np.float32,
+}
+OBJECT_COLUMNS = tuple(OBJECT_DTYPES)
+
+
+def concatenate_events(parts: Sequence[EventSet]) -> EventSet:
+    """Join event sets in the given order."""
+    parts = [part for part in parts if len(part)]
+    if len(parts) <= 1:
+        return parts[0] if parts else EventSet.empty()
+    joined: dict[str, object] = {}
+    for field in fields(EventSet):
+        values = [getattr(part, field.name) for part in parts]
+        joined[field.name] = Names.concatenate(values) if isinstance(values[0], Names) else np.concatenate(values)
+    return EventSet(**joined)  # type: ignore[arg-type]

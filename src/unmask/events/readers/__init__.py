@@ -1,0 +1,129 @@
+"""From a user's file, of any kind that we know, to an EventSet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Literal, get_args
+
+from unmask.errors import BadDataError, UsageError, nearest
+from unmask.events.checks import BadEvents, check_events
+from unmask.events.event_set import UNKNOWN, EventSet, concatenate_events
+from unmask.events.flat import to_event_set
+from unmask.events.readers.base import Reader, ReadOptions, Source, open_text
+
+__all__ = ["KINDS", "BadEvents", "Kind", "ReadOptions", "detect_kind", "read_events", "stream_events"]
+
+Kind = Literal["darkmachines", "fixed", "parquet", "delphes", "nanoaod", "physlite"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+_MODULES: dict[Kind, str] = {
+    "darkmachines": "darkmachines_csv",
+    "fixed": "fixed_layout",
+    "parquet": "parquet",
+    "delphes": "delphes_root",
+    "nanoaod": "nanoaod_root",
+    "physlite": "physlite_root",
+}
+
+
+def stream_events(
+    path: str | Path,
+    *,
+    kind: Kind | None = None,
+    options: ReadOptions | None = None,
+    bad: BadEvents | None = None,
+    progress: Callable[[float], None] = lambda fraction: None,
+) -> Iterator[EventSet]:
+    """Yield the events of one file in chunks, in bounded memory.
+
+    Parameters
+    ----------
+    path : file of any kind in ``KINDS``, text files also compressed with gzip or zstd.
+    kind : what the file is; by default its content tells.
+    options : units, process name, label and the like.
+    bad : collects skipped events when it is ``BadEvents(skip=True)``; by default the first bad event raises.
+    progress : called with the fraction of the file that has been read.
+
+    Raises
+    ------
+    BadDataError
+        With the file, the line or entry, the value and what is accepted.
+    """
+    path = Path(path)
+    options = options or ReadOptions()
+    source = Source(path, options, bad or BadEvents(), progress)
+    reader = _reader(kind or detect_kind(path))
+    label = UNKNOWN if options.label is None else options.label
+    n_events, n_skipped_before = 0, source.bad.n_skipped
+    for chunk in reader(source):
+        events = check_events(chunk.events, path=path, place=chunk.place, bad=source.bad)
+        n_events += len(events)
+        if not len(events):
+            continue
+        event_set = to_event_set(events, file=path.name, label=label)
+        yield event_set if options.label is None else event_set.with_label(options.label)
+    if not n_events and source.bad.n_skipped == n_skipped_before:
+        raise source.error("the file holds no events")
+    progress(1.0)
+
+
+def read_events(
+    paths: str | Path | Sequence[str | Path],
+    *,
+    kind: Kind | None = None,
+    options: ReadOptions | None = None,
+    bad: BadEvents | None = None,
+) -> EventSet:
+    """Read one or several files into one EventSet; see :func:`stream_events`."""
+    files = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    bad = bad or BadEvents()
+    return concatenate_events([chunk for file in files for chunk in stream_events(file, kind=kind, options=options, bad=bad)])
+
+
+def detect_kind(path: Path) -> Kind:
+    """Tell from its content what a file is."""
+    if path.is_dir():
+        raise BadDataError("is a folder; give the files in it", path=path)
+    if not path.exists():
+        raise BadDataError("no such file", path=path)
+    with path.open("rb") as file:
+        magic = file.read(8)
+    if not magic:
+        raise BadDataError("the file is empty", path=path)
+    if magic.startswith(b"PAR1"):
+        return "parquet"
+    if magic.startswith(b"root"):
+        from unmask.events.readers.root import detect_root_kind
+
+        return detect_root_kind(path)
+    if magic.startswith((b"\x89HDF", b"PK\x03\x04")):
+        return "fixed"
+    return _detect_text_kind(path)
+
+
+def _detect_text_kind(path: Path) -> Kind:
+    source = Source(path, ReadOptions(), BadEvents())
+    try:
+        with open_text(source) as stream:
+            head = stream.read(1 << 16)
+    except (OSError, EOFError) as error:
+        raise source.error(f"the compressed data is damaged or truncated ({error}); fetch the file again") from None
+    if not head:
+        raise source.error("the file is empty")
+    if b"\0" in head:
+        raise source.error(f"not a file of a known kind: it begins with {head[:8]!r}; accepted: {', '.join(KINDS)}")
+    first_line = next((line for line in head.splitlines() if line.strip()), b"")
+    # A Dark Machines object is a comma-separated group between semicolons; the fixed layout has one separator.
+    has_both = b";" in first_line and b"," in first_line
+    n_fields = max(first_line.count(b";"), first_line.count(b",")) + 1
+    return "fixed" if not has_both and n_fields > 60 else "darkmachines"
+
+
+def _reader(kind: str) -> Reader:
+    if kind not in _MODULES:
+        raise UsageError(f"unknown kind of file {kind!r}; {nearest(kind, KINDS)}")
+    reader: Reader = import_module(f"unmask.events.readers.{_MODULES[kind]}").stream  # type: ignore[index]
+    return reader
