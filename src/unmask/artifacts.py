@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import shutil
 import sys
@@ -46,8 +45,8 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         written = scratch / path.name
         yield written
         if written.is_dir() and path.is_dir():
-            os.replace(path, scratch / f"{path.name}.old")  # a folder cannot replace one that is not empty
-        os.replace(written, path)
+            path.replace(scratch / f"{path.name}.old")  # a folder cannot replace one that is not empty
+        written.replace(path)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -122,7 +121,7 @@ def load_artifact(folder: str | Path, kind: str | None = None) -> Artifact:
     try:
         manifest = json.loads((folder / MANIFEST).read_text())
     except FileNotFoundError:
-        raise ArtifactError(f"no {MANIFEST} here; give the folder of a saved tokenizer or detector", path=folder) from None
+        raise ArtifactError(f"no {MANIFEST} here; give the folder of something saved by unmask", path=folder) from None
     except (ValueError, OSError) as error:
         raise ArtifactError(f"cannot be read ({error})", path=folder / MANIFEST) from None
     if not isinstance(manifest, dict) or "format_version" not in manifest:

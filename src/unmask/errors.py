@@ -28,6 +28,14 @@ class MissingExtraError(UnmaskError, ImportError):
     exit_code = 2
 
 
+class TrainingError(UnmaskError, RuntimeError):
+    """A training that cannot go on: NaN or infinite loss, or a run folder that holds another run."""
+
+
+class NotFittedError(UnmaskError, AttributeError):
+    """A tokenizer or detector that is used before ``fit`` or ``load``."""
+
+
 class BadDataError(UnmaskError, ValueError):
     """Input that is malformed, with the place, the value and what is accepted."""
 
@@ -47,8 +55,9 @@ class ArtifactError(BadDataError):
 def nearest(value: str, choices: Iterable[str]) -> str:
     """Say which choices exist, naming the nearest one first when there is one."""
     names = list(choices)
-    close = get_close_matches(value, names, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
+    by_lower = {name.lower(): name for name in names}
+    close = get_close_matches(value.lower(), by_lower, n=1)
+    hint = f"did you mean {by_lower[close[0]]!r}? " if close else ""
     return f"{hint}choose from {', '.join(names)}"
 
 

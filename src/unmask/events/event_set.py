@@ -119,17 +119,18 @@ class EventSet:
     @property
     def is_object(self) -> npt.NDArray[np.bool_]:
         """(n_events, 18): False where a slot is padding."""
-        return self.tag != PADDING_TAG
+        return np.asarray(self.tag != PADDING_TAG)
 
     @property
     def n_objects(self) -> npt.NDArray[np.int64]:
         """(n_events,): objects kept."""
-        return np.count_nonzero(self.tag, axis=1).astype(np.int64)
+        return np.asarray(np.count_nonzero(self.tag, axis=1), np.int64)
 
     @property
     def ht_mev(self) -> npt.NDArray[np.float64]:
         """(n_events,): scalar sum of the pT of jets and b-jets."""
-        return np.where((self.tag == 1) | (self.tag == 2), self.pt_mev, 0).sum(axis=1, dtype=np.float64)
+        is_jet = (self.tag == 1) | (self.tag == 2)
+        return np.asarray(np.where(is_jet, self.pt_mev, 0).sum(axis=1, dtype=np.float64))
 
     @property
     def n_cut_events(self) -> int:
@@ -149,8 +150,8 @@ class EventSet:
     def __len__(self) -> int:
         return len(self.row)
 
-    def __getitem__(self, selection: Selection) -> EventSet:
-        if isinstance(selection, (int, np.integer)):
+    def __getitem__(self, selection: Selection | int) -> EventSet:
+        if not isinstance(selection, slice) and np.ndim(selection) == 0:
             raise UsageError("an EventSet is sliced, not indexed: write events[i : i + 1]")
         picked: dict[str, object] = {}
         for field in fields(self):
@@ -170,6 +171,12 @@ class EventSet:
         if label not in LABEL_NAMES:
             raise UsageError(f"label {label}: use 0 (background), 1 (signal) or -1 (unknown)")
         return replace(self, label=np.full(len(self), label, np.int8))
+
+    def with_signal(self, processes: Iterable[str]) -> EventSet:
+        """Return the same events, labelled signal if of one of ``processes`` and background otherwise."""
+        wanted = set(processes)
+        is_signal = np.array([word in wanted for word in self.process_names.words], np.int8)
+        return replace(self, label=is_signal[self.process_names.code])
 
     def equals(self, other: EventSet) -> bool:
         """Whether every column holds the same values."""

@@ -81,7 +81,9 @@ def to_event_set(flat: FlatEvents, *, file: str, label: int = UNKNOWN) -> EventS
         table[slot] = values[source]
         return table.reshape(n, MAX_OBJECTS)
 
-    n_dropped = np.maximum(flat.n_objects - MAX_OBJECTS, 0).astype(np.int16)
+    n_dropped = np.maximum(flat.n_objects - MAX_OBJECTS, 0)
+    if flat.n_dropped is not None:
+        n_dropped = n_dropped + flat.n_dropped
     return EventSet(
         row=flat.row,
         event_id=flat.event_id,
@@ -96,13 +98,11 @@ def to_event_set(flat: FlatEvents, *, file: str, label: int = UNKNOWN) -> EventS
         pt_mev=padded(flat.pt_mev, np.float32),
         eta=padded(flat.eta, np.float32),
         phi=padded(flat.phi, np.float32),
-        n_dropped=n_dropped if flat.n_dropped is None else n_dropped + flat.n_dropped,
+        n_dropped=np.minimum(n_dropped, np.iinfo(np.int16).max).astype(np.int16),  # a larger count must not wrap
     )
 
 
-def _order(
-    event: npt.NDArray[np.int64], tag: npt.NDArray[np.uint8], pt_mev: FloatArray
-) -> npt.NDArray[np.int64]:
+def _order(event: npt.NDArray[np.int64], tag: npt.NDArray[np.uint8], pt_mev: FloatArray) -> npt.NDArray[np.int64]:
     """Stable order by event, tag, falling pT.
 
     One 64-bit key an object: event (29 bits), tag (3), complement of the pT's bits (32; the bit pattern of a

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Literal, get_args
 
 from unmask.errors import BadDataError, UsageError, nearest
 from unmask.events.checks import BadEvents, check_events
 from unmask.events.event_set import UNKNOWN, EventSet, concatenate_events
 from unmask.events.flat import to_event_set
-from unmask.events.readers.base import Reader, ReadOptions, Source, open_text
+from unmask.events.kinds import KINDS, Kind
+from unmask.events.readers.base import Reader, ReadOptions, Source, damaged, open_text
 
 __all__ = ["KINDS", "BadEvents", "Kind", "ReadOptions", "detect_kind", "read_events", "stream_events"]
-
-Kind = Literal["darkmachines", "fixed", "parquet", "delphes", "nanoaod", "physlite"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _MODULES: dict[Kind, str] = {
     "darkmachines": "darkmachines_csv",
@@ -35,7 +32,7 @@ def stream_events(
     kind: Kind | None = None,
     options: ReadOptions | None = None,
     bad: BadEvents | None = None,
-    progress: Callable[[float], None] = lambda fraction: None,
+    progress: Callable[[float], None] = lambda _fraction: None,
 ) -> Iterator[EventSet]:
     """Yield the events of one file in chunks, in bounded memory.
 
@@ -80,7 +77,9 @@ def read_events(
     """Read one or several files into one EventSet; see :func:`stream_events`."""
     files = [paths] if isinstance(paths, (str, Path)) else list(paths)
     bad = bad or BadEvents()
-    return concatenate_events([chunk for file in files for chunk in stream_events(file, kind=kind, options=options, bad=bad)])
+    return concatenate_events(
+        [chunk for file in files for chunk in stream_events(file, kind=kind, options=options, bad=bad)]
+    )
 
 
 def detect_kind(path: Path) -> Kind:
@@ -109,8 +108,8 @@ def _detect_text_kind(path: Path) -> Kind:
     try:
         with open_text(source) as stream:
             head = stream.read(1 << 16)
-    except (OSError, EOFError) as error:
-        raise source.error(f"the compressed data is damaged or truncated ({error}); fetch the file again") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise damaged(source, error) from None
     if not head:
         raise source.error("the file is empty")
     if b"\0" in head:
@@ -125,5 +124,5 @@ def _detect_text_kind(path: Path) -> Kind:
 def _reader(kind: str) -> Reader:
     if kind not in _MODULES:
         raise UsageError(f"unknown kind of file {kind!r}; {nearest(kind, KINDS)}")
-    reader: Reader = import_module(f"unmask.events.readers.{_MODULES[kind]}").stream  # type: ignore[index]
+    reader: Reader = import_module(f"unmask.events.readers.{_MODULES[kind]}").stream
     return reader

@@ -16,12 +16,13 @@ import pyarrow as pa
 
 from unmask.errors import BadDataError
 from unmask.events.checks import BadEvents
-from unmask.events.event_set import UNKNOWN
 from unmask.events.flat import FlatEvents
 from unmask.events.objects import Unit
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+#: No event is as long as this; without a limit, a file without line ends would fill the memory.
+MAX_LINE_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Source:
     options: ReadOptions
     bad: BadEvents
     #: Called with the fraction of the file that has been read.
-    progress: Callable[[float], None] = lambda fraction: None
+    progress: Callable[[float], None] = lambda _fraction: None
 
     @property
     def default_process(self) -> str:
@@ -115,7 +116,8 @@ def open_text(source: Source) -> IO[bytes]:
     if magic[:2] == GZIP_MAGIC:
         return gzip.GzipFile(fileobj=counting)  # type: ignore[return-value]
     if magic == ZSTD_MAGIC:
-        return pa.CompressedInputStream(pa.PythonFile(counting, mode="r"), "zstd")  # type: ignore[return-value]
+        stream: IO[bytes] = pa.CompressedInputStream(pa.PythonFile(counting, mode="r"), "zstd")
+        return stream
     return counting
 
 
@@ -133,7 +135,7 @@ def read_blocks(source: Source, block_bytes: int) -> Iterator[bytes]:
             try:
                 block = stream.read(block_bytes)
             except (EOFError, OSError, zlib.error) as error:
-                raise source.error(f"the compressed data is damaged or truncated ({error}); fetch the file again") from None
+                raise damaged(source, error) from None
             if not block:
                 break
             end = block.rfind(b"\n") + 1
@@ -142,5 +144,11 @@ def read_blocks(source: Source, block_bytes: int) -> Iterator[bytes]:
                 rest = block[end:]
             else:
                 rest += block
+                if len(rest) > MAX_LINE_BYTES:
+                    raise source.error(f"no line ends within {len(rest):,} bytes; accepted: text, one event a line")
     if rest:
         yield rest
+
+
+def damaged(source: Source, error: Exception) -> BadDataError:
+    return source.error(f"the compressed data is damaged or truncated ({error}); fetch the file again")

@@ -1,0 +1,136 @@
+"""The one way that tables of events, tokens and scores are written and read: Parquet, streamed, checksummed.
+
+A table says in its metadata of what kind and version it is, and where it came from. It appears only when complete.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unmask.artifacts import Json, atomic_path
+from unmask.errors import ArtifactError, UnmaskError
+
+METADATA_KEY = b"unmask"
+#: A text column.
+WORDS = pa.dictionary(pa.int32(), pa.string())
+
+
+@dataclass(frozen=True)
+class TableKind:
+    """A kind of table: its name, version, columns and how these are stored.
+
+    Attributes
+    ----------
+    columns : name -> type; None for a type that differs between tables of the kind.
+    dictionaries : columns that repeat few values.
+    byte_streams : columns of real numbers, which become smaller when cut into streams of bytes.
+    """
+
+    name: str
+    version: int
+    columns: Mapping[str, pa.DataType | None]
+    dictionaries: Sequence[str] = ()
+    byte_streams: Sequence[str] = field(default=())
+
+    def schema(self, facts: Mapping[str, Json], types: Mapping[str, pa.DataType]) -> pa.Schema:
+        """The schema of one table, ``facts`` in its metadata."""
+        content = {"kind": self.name, "format_version": self.version, **facts}
+        columns = {name: types.get(name, known) for name, known in self.columns.items()}
+        return pa.schema(columns, metadata={METADATA_KEY: json.dumps(content)})
+
+
+class TableWriter:
+    """Writes a table part by part; use it as a context manager. After a failure nothing is left behind."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        kind: TableKind,
+        facts: Mapping[str, Json],
+        types: Mapping[str, pa.DataType] | None = None,
+    ) -> None:
+        self.path, self.kind = Path(path), kind
+        self.schema = kind.schema(facts, types or {})
+        self.n_rows = 0
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            scratch = stack.enter_context(atomic_path(self.path))
+            self._writer = stack.enter_context(
+                pq.ParquetWriter(
+                    scratch,
+                    self.schema,
+                    compression="zstd",
+                    use_dictionary=list(self.kind.dictionaries),
+                    use_byte_stream_split=list(self.kind.byte_streams),
+                    write_page_checksum=True,
+                )
+            )
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        self._stack.__exit__(*failure)
+
+    def write(self, columns: Mapping[str, pa.Array]) -> None:
+        """Append rows, given as one array a column."""
+        table = pa.table(dict(columns), schema=self.schema)
+        self._writer.write_table(table, row_group_size=max(len(table), 1))
+        self.n_rows += len(table)
+
+
+@contextmanager
+def open_table(path: str | Path, kind: TableKind) -> Iterator[tuple[pq.ParquetFile, dict[str, Json]]]:
+    """Open a table of a kind and give it with the facts in its metadata.
+
+    Raises
+    ------
+    ArtifactError
+        If it is not there, not of this kind and version, incomplete or damaged; also for damage found while reading.
+    """
+    path = Path(path)
+    try:
+        # With pre_buffer, pyarrow would hold the whole compressed file.
+        with pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False) as file:
+            yield file, _checked_facts(file.schema_arrow, kind, path)
+    except UnmaskError:
+        raise
+    except FileNotFoundError:
+        raise ArtifactError("no such file", path=path) from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ArtifactError(
+            f"cannot be read as Parquet: damaged, truncated or of another kind ({reason})", path=path
+        ) from None
+
+
+def _checked_facts(schema: pa.Schema, kind: TableKind, path: Path) -> dict[str, Json]:
+    try:
+        facts: dict[str, Json] = json.loads((schema.metadata or {})[METADATA_KEY])
+        name, version = facts["kind"], facts["format_version"]
+    except (KeyError, TypeError, ValueError):
+        raise ArtifactError(
+            f"a Parquet file that unmask did not write; accepted: a file of {kind.name}", path=path
+        ) from None
+    if name != kind.name:
+        raise ArtifactError(f"holds {name}; accepted: {kind.name}", path=path)
+    if version != kind.version:
+        raise ArtifactError(
+            f"format version {version}; this unmask reads version {kind.version}: "
+            "use the version of unmask that wrote it, or write it again",
+            path=path,
+        )
+    for column, expected in kind.columns.items():
+        found = schema.field(column).type if column in schema.names else "missing"
+        if found != expected and (found == "missing" or expected is not None):
+            raise ArtifactError(f"column {column} is {found}; accepted: {expected or 'a column'}", path=path)
+    return facts
