@@ -1,0 +1,1 @@
+"""What `make bench` runs: ratios are measured side by side in one run, never against stored figures."""

@@ -1,0 +1,284 @@
+"""Look-up table: a token is the type of an object and the bins that its pT, eta and phi fall into. NumPy only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from unmask.artifacts import Json
+from unmask.errors import UsageError, nearest
+from unmask.events.event_set import EventSet
+from unmask.events.objects import MAX_OBJECTS, MIN_PT_MEV, N_TAGS, OBJECTS
+from unmask.tokenizers.base import Tokenizer
+from unmask.tokenizers.bins import (
+    VARIABLE_NAMES,
+    Bin,
+    count_edges,
+    equal_width_edges,
+    explicit_edges,
+    phi_edges,
+    quantile_edges,
+)
+from unmask.tokenizers.published_edges import PUBLISHED_EDGES, published_edges
+from unmask.tokenizers.symmetry import RotateTo, standard_orientation, wrap_phi
+
+Feature = Literal["type", "charge", "pt", "eta", "phi"]
+FEATURES: tuple[Feature, ...] = get_args(Feature)
+
+#: Ways to choose bin edges by name; explicit edges are a mapping instead.
+EDGES = ("quantile", "equal-width", *(f"published:{study}" for study in PUBLISHED_EDGES))
+
+# (with type, with charge) -> words for each class of objects and the tags in it. Jets and photons have charge 0.
+_CLASSES: dict[tuple[bool, bool], dict[str, tuple[int, ...]]] = {
+    (True, True): {name: (tag,) for tag, (_, name) in OBJECTS.items()},
+    (True, False): {
+        "jet": (1,),
+        "b-jet": (2,),
+        "electron or positron": (3, 4),
+        "muon or antimuon": (5, 6),
+        "photon": (7,),
+    },
+    (False, True): {"object of charge -1": (3, 5), "object of charge 0": (1, 2, 7), "object of charge +1": (4, 6)},
+    (False, False): {"object": tuple(OBJECTS)},
+}
+
+
+class LookupTableTokenizer(Tokenizer):
+    """Tokens from ``n_bins`` bins per variable: 18 objects in their slots, then MET, then the direction of MET.
+
+    With everything on, a particle's token is ``N^3 (tag-1) + N^2 (b_pT-1) + N (b_eta-1) + b_phi``, the MET's
+    ``7 N^3 + b_MET`` and that of its direction ``7 N^3 + N + b_phi``, bins counted from 1: ``7 N^3 + 2 N`` codes.
+    What is switched off takes no part in the count.
+
+    Bins include their lower edge. What lies below the first inner edge is in the first bin, what lies above the last
+    one in the last. phi has equal bins on [-pi, pi).
+
+    Parameters
+    ----------
+    n_bins : bins per variable, 2 or more.
+    edges : where the bins of pT, eta and MET are cut:
+
+        - ``"quantile"``: equal occupancy in the training events, each event and object counted once whatever its
+          weight;
+        - ``"equal-width"``: equal width in log pT, eta and log MET between the 0.1 % and 99.9 % quantiles of the
+          training events (a MET of exactly 0 has no logarithm and is left out of them);
+        - ``"published:four-top"``, ``"published:gluino"``: the published edges, for 4, 5 and 6 bins;
+        - a mapping with the ``n_bins - 1`` inner edges of ``pt_mev``, ``abs_eta`` (or ``eta``) and ``met_mev``.
+    features : what of an object is encoded. Without ``"charge"`` particles and antiparticles share a token; without
+        ``"type"`` charges -1, 0 and +1 remain.
+    met, met_phi : whether the sequence has a MET token and one for its direction.
+    rotate_to : turn each event first, so that the MET or the leading object has phi 0; with ``"met"`` the token of
+        the MET's direction is the same in every event.
+    reflect : mirror each event first; see :func:`~unmask.tokenizers.symmetry.standard_orientation`.
+    signed_eta : bins of eta instead of \\|eta\\|.
+
+    Examples
+    --------
+    >>> tokenizer = LookupTableTokenizer(4, edges="published:four-top").fit(EventSet.empty())
+    >>> tokenizer.n_codes, tokenizer.sequence_length
+    (456, 20)
+    >>> tokenizer.describe(86)
+    'b-jet, pT 46.6 to 83.3 GeV, |eta| 0.43 to 0.90, phi -1.57 to 0.00'
+    """
+
+    kind = "lookup-table"
+
+    #: Inner edges, by variable: ``pt_mev``, ``abs_eta`` or ``eta``, ``met_mev``.
+    edges_: dict[str, npt.NDArray[np.float32]]
+
+    def __init__(
+        self,
+        n_bins: int = 4,
+        *,
+        edges: str | Mapping[str, Sequence[float]] = "quantile",
+        features: Sequence[Feature] = FEATURES,
+        met: bool = True,
+        met_phi: bool = True,
+        rotate_to: RotateTo | None = None,
+        reflect: bool = False,
+        signed_eta: bool = False,
+    ) -> None:
+        self.n_bins = n_bins
+        self.edges = edges
+        self.features = features
+        self.met = met
+        self.met_phi = met_phi
+        self.rotate_to = rotate_to
+        self.reflect = reflect
+        self.signed_eta = signed_eta
+        self._check_arguments()
+
+    @property
+    def n_codes(self) -> int:
+        return self.n_object_codes + self.n_bins * (self.met + self.met_phi)
+
+    @property
+    def sequence_length(self) -> int:
+        return MAX_OBJECTS + self.met + self.met_phi
+
+    def settings(self) -> dict[str, Json]:
+        explicit = None if isinstance(self.edges, str) else {k: [float(x) for x in v] for k, v in self.edges.items()}
+        return {
+            "n_bins": self.n_bins,
+            "edges": explicit or self.edges,
+            "features": list(self.features),
+            "met": self.met,
+            "met_phi": self.met_phi,
+            "rotate_to": self.rotate_to,
+            "reflect": self.reflect,
+            "signed_eta": self.signed_eta,
+        }
+
+    def fit(self, train: EventSet, validation: EventSet | None = None) -> Self:
+        """Find the bin edges; the validation events are only checked to be background.
+
+        Raises
+        ------
+        UsageError
+            If signal is among the events, or there are too few of them for the number of bins.
+        BadDataError
+            If so many values are equal that the bins cannot be told apart.
+        """
+        fitted_on = self._start_fit(train, validation)
+        edges = self._given_edges()
+        if edges is None:
+            oriented = self._oriented(train)
+            find = quantile_edges if self.edges == "quantile" else equal_width_edges
+            edges = {name: find(name, _values(oriented, name), self.n_bins) for name in self._variables}
+        self.edges_ = edges
+        self.fitted_on_ = fitted_on
+        return self
+
+    def bins_table(self) -> list[Bin]:
+        """Every bin of every variable, in physical units: GeV for pT and MET, radians for phi."""
+        self._check_fitted()
+        columns = [*self._kinematics, *self._event_columns]
+        return [self._bin(name, number) for name in columns for number in range(1, self.n_bins + 1)]
+
+    @property
+    def _kinematics(self) -> list[str]:
+        """The binned columns of an object, in the order of the digits of its token."""
+        columns = {"pt": "pt_mev", "eta": "eta" if self.signed_eta else "abs_eta", "phi": "phi"}
+        return [column for feature, column in columns.items() if feature in self.features]
+
+    @property
+    def _event_columns(self) -> list[str]:
+        """The binned columns of an event, in the order of their tokens."""
+        return [name for name, is_on in (("met_mev", self.met), ("met_phi", self.met_phi)) if is_on]
+
+    @property
+    def _variables(self) -> list[str]:
+        """The columns whose bins need edges."""
+        return [name for name in (*self._kinematics, *self._event_columns) if name in VARIABLE_NAMES]
+
+    @property
+    def _object_classes(self) -> dict[str, tuple[int, ...]]:
+        return _CLASSES["type" in self.features, "charge" in self.features]
+
+    @property
+    def n_object_codes(self) -> int:
+        n_codes: int = len(self._object_classes) * self.n_bins ** len(self._kinematics)
+        return n_codes
+
+    def _check_arguments(self) -> None:
+        if isinstance(self.n_bins, bool) or not isinstance(self.n_bins, int) or self.n_bins < 2:
+            raise UsageError(f"n_bins is {self.n_bins!r}; accepted: a whole number, 2 or more")
+        if isinstance(self.features, str) or not self.features:
+            raise UsageError(f"features is {self.features!r}; accepted: some of {', '.join(FEATURES)}")
+        for feature in self.features:
+            if feature not in FEATURES:
+                raise UsageError(f"unknown feature {feature!r}; {nearest(str(feature), FEATURES)}")
+        if self.rotate_to not in (None, *get_args(RotateTo)):
+            raise UsageError(f"rotate_to is {self.rotate_to!r}; accepted: None, 'met' or 'leading'")
+        if self.n_codes > np.iinfo(np.int32).max:
+            raise UsageError(f"{self.n_bins} bins make {self.n_codes:,} codes, more than a token can count; use fewer")
+        self._given_edges()
+
+    def _given_edges(self) -> dict[str, npt.NDArray[np.float32]] | None:
+        """Explicit or published edges; None when they are to be learnt."""
+        given: Mapping[str, Sequence[float]]
+        if not isinstance(self.edges, str):
+            given = self.edges
+        elif self.edges not in EDGES:
+            raise UsageError(f"unknown edges {self.edges!r}; {nearest(self.edges, EDGES)}")
+        elif self.edges.startswith("published:"):
+            given = published_edges(self.edges.removeprefix("published:"), self.n_bins)
+        else:
+            return None
+        for name in given:
+            if name not in VARIABLE_NAMES:
+                raise UsageError(f"edges of unknown {name!r}; {nearest(str(name), self._variables)}")
+        for name in self._variables:
+            if name not in given:
+                raise UsageError(f"edges of {name} are not given, only of {', '.join(given) or 'nothing'}")
+        edges = {name: explicit_edges(name, given[name], self.n_bins) for name in self._variables}
+        if edges.get("pt_mev", [MIN_PT_MEV])[0] < MIN_PT_MEV:
+            raise UsageError(
+                f"edges of pt_mev begin at {edges['pt_mev'][0]:.6g}; give them in MeV, not in GeV or log MeV"
+            )
+        return edges
+
+    def _oriented(self, events: EventSet) -> EventSet:
+        is_as_given = self.rotate_to is None and not self.reflect
+        return events if is_as_given else standard_orientation(events, self.rotate_to, self.reflect)
+
+    def _encode(self, events: EventSet) -> npt.NDArray[np.int32]:
+        events = self._oriented(events)
+        tokens = np.zeros((len(events), self.sequence_length), np.int32)
+        is_object = events.is_object
+        class_of_tag = np.zeros(N_TAGS + 1, np.int32)
+        for number, tags in enumerate(self._object_classes.values()):
+            class_of_tag[list(tags)] = number
+        code = class_of_tag[events.tag[is_object]]  # (n_objects of all events,)
+        for name in self._kinematics:
+            code *= self.n_bins
+            code += self._bins(events, name)
+        tokens[:, :MAX_OBJECTS][is_object] = code + 1
+        for i, name in enumerate(self._event_columns):
+            tokens[:, MAX_OBJECTS + i] = self.n_object_codes + i * self.n_bins + self._bins(events, name) + 1
+        return tokens
+
+    def _bins(self, events: EventSet, name: str) -> npt.NDArray[np.int32]:
+        """Bins of a column, counted from 0."""
+        values = _values(events, name)
+        if name in VARIABLE_NAMES:
+            return count_edges(self.edges_[name], values)
+        # In single precision, like the values, so that -pi is a lower edge; +pi, one bin too far, comes round to it.
+        edges = phi_edges(self.n_bins).astype(np.float32)
+        return (count_edges(edges, wrap_phi(values)) + (self.n_bins - 1)) % self.n_bins
+
+    def _describe(self, token: int) -> str:
+        code = token - 1
+        if code >= self.n_object_codes:
+            i, number = divmod(code - self.n_object_codes, self.n_bins)
+            return str(self._bin(self._event_columns[i], number + 1))
+        bins: list[Bin] = []
+        for name in reversed(self._kinematics):
+            code, number = divmod(code, self.n_bins)
+            bins.insert(0, self._bin(name, number + 1))
+        return ", ".join([list(self._object_classes)[code], *map(str, bins)])
+
+    def _bin(self, name: str, number: int) -> Bin:
+        if name not in VARIABLE_NAMES:
+            low, high = phi_edges(self.n_bins)[number - 1 : number + 1]
+            return Bin("phi" if name == "phi" else "MET phi", number, float(low), float(high), "")
+        words, unit, scale = VARIABLE_NAMES[name]
+        edges = [None, *(float(edge) / scale for edge in self.edges_[name]), None]
+        return Bin(words, number, edges[number - 1], edges[number], unit)
+
+    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return dict(self.edges_)
+
+    def _restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
+        self.edges_ = {name: explicit_edges(name, arrays[name], self.n_bins) for name in self._variables}
+
+
+def _values(events: EventSet, name: str) -> npt.NDArray[np.float32]:
+    """A column of the events, or of the objects of all events, one after the other and without padding."""
+    values: npt.NDArray[np.float32] = getattr(events, name.removeprefix("abs_"))
+    if values.ndim == 2:
+        values = values[events.is_object]
+    return np.abs(values) if name.startswith("abs_") else values

@@ -1,0 +1,196 @@
+"""TokenSet: events as rows of whole numbers, in memory and as Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from unmask.artifacts import Json
+from unmask.errors import ArtifactError, UsageError
+from unmask.events.event_set import EventSet, Names, Selection
+from unmask.events.identity import IDENTITY_TYPES, identity_from_arrow, identity_to_arrow
+from unmask.tables import TableKind, TableWriter, open_table
+
+#: Token of a position that holds no object; codes run from 1 to ``n_codes``.
+PAD_ID = 0
+
+TOKENS_TABLE = TableKind(
+    "tokens",
+    version=1,
+    columns=IDENTITY_TYPES | {"tokens": None},
+    dictionaries=("file", "process", "label", "weight", "tokens.list.token"),
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class TokenSet:
+    """Tokenized events, one row an event, with the identity columns of the events. The arrays are read-only.
+
+    Attributes
+    ----------
+    tokens : (n_events, sequence) int32
+        0 for padding, else 1 to ``n_codes``.
+    n_codes : int
+        Size of the vocabulary, padding not counted.
+    row, event_id, file_names, process_names, label, weight
+        As in :class:`~unmask.events.event_set.EventSet`.
+    """
+
+    tokens: npt.NDArray[np.int32]
+    row: npt.NDArray[np.int64]
+    event_id: npt.NDArray[np.int64]
+    file_names: Names
+    process_names: Names
+    label: npt.NDArray[np.int8]
+    weight: npt.NDArray[np.float64]
+    n_codes: int
+
+    def __post_init__(self) -> None:
+        if self.tokens.ndim != 2:
+            raise UsageError(f"tokens have shape {self.tokens.shape}, expected (n_events, sequence)")
+        for name in ("tokens", *IDENTITY_COLUMNS):
+            value = getattr(self, name)
+            array = value.code if isinstance(value, Names) else value
+            if len(array) != len(self.tokens):
+                raise UsageError(f"column {name} has {len(array)} entries for {len(self.tokens)} events")
+            view = array.view()
+            view.flags.writeable = False
+            object.__setattr__(self, name, Names(view, value.words) if isinstance(value, Names) else view)
+
+    @classmethod
+    def of(cls, events: EventSet, tokens: npt.NDArray[np.int32], n_codes: int) -> TokenSet:
+        """Put ``tokens`` beside the identity columns of the ``events`` that they stand for."""
+        return cls(tokens=tokens, n_codes=n_codes, **{name: getattr(events, name) for name in IDENTITY_COLUMNS})
+
+    @property
+    def is_real(self) -> npt.NDArray[np.bool_]:
+        """(n_events, sequence): False where a position is padding."""
+        return np.asarray(self.tokens != PAD_ID)
+
+    @property
+    def sequence_length(self) -> int:
+        """Positions in every event, padding included."""
+        return int(self.tokens.shape[1])
+
+    @property
+    def process(self) -> npt.NDArray[np.str_]:
+        """(n_events,): process names."""
+        return self.process_names.array()
+
+    @property
+    def file(self) -> npt.NDArray[np.str_]:
+        """(n_events,): the file that each event came from."""
+        return self.file_names.array()
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, selection: Selection | int) -> TokenSet:
+        if isinstance(selection, (int, np.integer)):
+            raise UsageError("a TokenSet is sliced, not indexed: write tokens[i : i + 1]")
+        picked: dict[str, Any] = {}
+        for name in ("tokens", *IDENTITY_COLUMNS):
+            value = getattr(self, name)
+            picked[name] = Names(value.code[selection], value.words) if isinstance(value, Names) else value[selection]
+        return TokenSet(n_codes=self.n_codes, **picked)
+
+    def chunks(self, n_events: int) -> Iterator[TokenSet]:
+        """Yield consecutive slices of at most ``n_events``."""
+        for start in range(0, len(self), n_events):
+            yield self[start : start + n_events]
+
+    def equals(self, other: TokenSet) -> bool:
+        """Whether vocabulary, tokens and every identity column are the same."""
+        pairs = [(getattr(self, name), getattr(other, name)) for name in ("tokens", *IDENTITY_COLUMNS)]
+        return self.n_codes == other.n_codes and all(
+            np.array_equal(mine.array(), theirs.array()) if isinstance(mine, Names) else np.array_equal(mine, theirs)
+            for mine, theirs in pairs
+        )
+
+    def __repr__(self) -> str:
+        return f"TokenSet: {len(self):,} events of {self.sequence_length} tokens, {self.n_codes:,} codes"
+
+
+IDENTITY_COLUMNS = tuple(field.name for field in fields(TokenSet) if field.name not in ("tokens", "n_codes"))
+
+
+def concatenate_tokens(parts: Sequence[TokenSet]) -> TokenSet:
+    """Join token sets of the same vocabulary in the given order."""
+    if not parts:
+        raise UsageError("no tokens to join")
+    first = parts[0]
+    for part in parts[1:]:
+        _check_same_vocabulary(first, part)
+    joined: dict[str, Any] = {}
+    for name in ("tokens", *IDENTITY_COLUMNS):
+        values = [getattr(part, name) for part in parts]
+        joined[name] = Names.concatenate(values) if isinstance(values[0], Names) else np.concatenate(values)
+    return TokenSet(n_codes=first.n_codes, **joined)
+
+
+def write_tokens(
+    path: str | Path, tokens: TokenSet | Iterable[TokenSet], *, provenance: dict[str, Json] | None = None
+) -> int:
+    """Write one token set, or a stream of them in bounded memory, to a Parquet file and return the number of events.
+
+    The file appears only when it is complete. Columns: ``row, event_id, file, process, label, weight, tokens``; the
+    metadata keep the size of the vocabulary and the ``provenance``.
+    """
+    parts = iter([tokens] if isinstance(tokens, TokenSet) else tokens)
+    first = next(parts, None)
+    if first is None:
+        raise UsageError(f"no tokens to write to {path}")
+    token_list = pa.list_(pa.field("token", pa.int32(), nullable=False), first.sequence_length)
+    facts = {"n_codes": first.n_codes, "provenance": provenance or {}}
+    with TableWriter(path, TOKENS_TABLE, facts, {"tokens": token_list}) as writer:
+        for part in chain([first], parts):
+            _check_same_vocabulary(first, part)
+            flat = pa.array(part.tokens.ravel(), pa.int32())
+            tokens_column = pa.FixedSizeListArray.from_arrays(flat, type=token_list)
+            writer.write(identity_to_arrow(part) | {"tokens": tokens_column})
+    return writer.n_rows
+
+
+def stream_tokens(path: str | Path, *, chunk_events: int = 50_000) -> Iterator[TokenSet]:
+    """Yield what :func:`write_tokens` wrote, in chunks; a file without events gives one empty chunk.
+
+    Raises
+    ------
+    ArtifactError
+        If it is not there, not a tokens file, of another version, or damaged.
+    """
+    with open_table(path, TOKENS_TABLE) as (file, facts):
+        n_codes = int(facts["n_codes"])
+        if not file.metadata.num_rows:
+            yield _from_batch(pa.RecordBatch.from_pylist([], file.schema_arrow), n_codes, path)
+        for batch in file.iter_batches(chunk_events):
+            yield _from_batch(batch, n_codes, path)
+
+
+def read_tokens(path: str | Path) -> TokenSet:
+    """Read a whole tokens file; see :func:`stream_tokens`."""
+    return concatenate_tokens(list(stream_tokens(path)))
+
+
+def _check_same_vocabulary(first: TokenSet, other: TokenSet) -> None:
+    shapes = [(part.n_codes, part.sequence_length) for part in (first, other)]
+    if shapes[0] != shapes[1]:
+        words = " and ".join(f"{n_codes} codes in sequences of {length}" for n_codes, length in shapes)
+        raise UsageError(f"tokens of different tokenizers do not go together: {words}")
+
+
+def _from_batch(batch: pa.RecordBatch, n_codes: int, path: str | Path) -> TokenSet:
+    column = batch["tokens"]
+    if not pa.types.is_fixed_size_list(column.type):
+        raise ArtifactError(f"column tokens is {column.type}; accepted: a list of fixed size", path=path)
+    tokens = column.flatten().to_numpy().reshape(len(column), column.type.list_size)
+    if tokens.size and not (tokens.min() >= PAD_ID and tokens.max() <= n_codes):
+        raise ArtifactError(f"holds tokens outside 0 to {n_codes}", path=path)
+    return TokenSet(tokens=tokens, n_codes=n_codes, **identity_from_arrow(batch))
