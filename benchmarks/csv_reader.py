@@ -1,0 +1,84 @@
+"""Dark Machines CSV: throughput against a plain Python parser, and peak memory against the size of the file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.timing import best_times
+from unmask.events.event_set import EventSet
+from unmask.events.objects import OBJECTS, SYMBOL_TAGS
+from unmask.events.readers import stream_events
+from unmask.events.sample import load_sample
+
+_PEAK_MEMORY = """
+import resource, sys
+from unmask.events.readers import stream_events
+n = sum(len(chunk) for chunk in stream_events(sys.argv[1]))
+print(n, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+def run() -> dict[str, float]:
+    """Events and MB a second of both parsers, their ratio, and peak memory for 200k and 1M events."""
+    lines = list(_csv_lines(load_sample("gluino")))
+    figures: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        small = _write(Path(folder) / "small.csv", lines, 20_000)
+        ours, plain = best_times(lambda: _read_all(small), lambda: plain_parse(small))
+        megabytes = small.stat().st_size / 1e6
+        figures |= {
+            "events/s, unmask": 20_000 / ours,
+            "events/s, plain split-and-float": 20_000 / plain,
+            "MB/s, unmask": megabytes / ours,
+            "ratio (target at least 5)": plain / ours,
+        }
+        for n in (200_000, 1_000_000):
+            path = _write(Path(folder) / f"{n}.csv", lines, n)
+            command = [sys.executable, "-c", _PEAK_MEMORY, str(path)]
+            n_read, peak = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+            assert int(n_read) == n
+            figures[f"peak memory in MB, {n:,} events ({path.stat().st_size / 1e6:.0f} MB)"] = float(peak)
+            path.unlink()
+    return figures
+
+
+def plain_parse(path: Path) -> list[tuple[int, str, float, float, float, list[tuple[int, float, float, float, float]]]]:
+    """What one writes in a notebook: split and float."""
+    events = []
+    with path.open() as file:
+        for line in file:
+            fields = line.rstrip("\n").rstrip(";").split(";")
+            objects = []
+            for text in fields[5:]:
+                symbol, energy, pt, eta, phi = text.split(",")
+                objects.append((SYMBOL_TAGS[symbol], float(energy), float(pt), float(eta), float(phi)))
+            objects.sort(key=lambda one: (one[0], -one[2]))
+            events.append((int(fields[0]), fields[1], float(fields[2]), float(fields[3]), float(fields[4]), objects))
+    return events
+
+
+def _read_all(path: Path) -> int:
+    return sum(len(chunk) for chunk in stream_events(path))
+
+
+def _csv_lines(events: EventSet) -> Iterator[str]:
+    process = events.process
+    for i in range(len(events)):
+        head = f"{events.event_id[i]};{process[i]};1;{events.met_mev[i]:.6g};{events.met_phi[i]:.6g};"
+        objects = [
+            f"{OBJECTS[int(events.tag[i, j])][0]},{events.energy_mev[i, j]:.6g},{events.pt_mev[i, j]:.6g},"
+            f"{events.eta[i, j]:.6g},{events.phi[i, j]:.6g};"
+            for j in range(int(events.n_objects[i]))
+        ]
+        yield head + "".join(objects) + "\n"
+
+
+def _write(path: Path, lines: list[str], n_events: int) -> Path:
+    with path.open("w") as file:
+        for start in range(0, n_events, len(lines)):
+            file.writelines(lines[: n_events - start])
+    return path

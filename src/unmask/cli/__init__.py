@@ -1,0 +1,70 @@
+"""The `unmask` command: parse, call the library, print. Heavy modules are imported inside the commands."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from unmask.cli import data, detector, tokenizer
+
+app = typer.Typer(
+    name="unmask",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Every command explains itself: [bold]unmask COMMAND --help[/bold]. "
+    "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 bad data.",
+)
+app.add_typer(data.app, name="data")
+app.add_typer(tokenizer.app, name="tokenizer")
+app.command()(detector.train)
+app.command()(detector.score)
+app.command("list")(detector.list_)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"unmask {version('unmask')}")
+        raise typer.Exit
+
+
+@app.callback()
+def unmask(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Find collider events that known physics does not explain.
+
+    unmask learns from background events alone: each event becomes a sequence of tokens, and a small transformer
+    learns to fill in a masked token from the rest of the event. Events that it cannot fill in well are anomalous.
+    """
+
+
+def main() -> None:
+    """Run the command line; every foreseen error becomes one message and its exit code."""
+    from unmask.errors import UnmaskError
+
+    try:
+        app()
+    except UnmaskError as error:
+        _fail(str(error), error.exit_code)
+    except BrokenPipeError:
+        # The reader of our output is gone (as in `unmask ... | head`): nothing is wrong.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except KeyboardInterrupt:
+        _fail("interrupted", 130)
+    except OSError as error:
+        _fail(f"{error.filename or 'file system'}: {error.strerror or error}", 1)
+
+
+def _fail(message: str, exit_code: int) -> None:
+    typer.echo(f"{typer.style('error:', fg='red', bold=True)} {message}", err=True)
+    sys.exit(exit_code)

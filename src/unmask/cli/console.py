@@ -1,0 +1,74 @@
+"""How the command line shows things: results on stdout, progress and notes on stderr, bars only on a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+
+out = Console()
+err = Console(stderr=True)
+
+
+def note(text: str) -> None:
+    """Say something that is not a result."""
+    err.print(text, highlight=False, markup=False)
+
+
+def emit_json(value: Any) -> None:
+    """Print a result for a program to read."""
+    out.file.write(json.dumps(value, indent=1) + "\n")
+
+
+def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a result as a table: first column words, the others numbers."""
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right")
+    for row in rows:
+        table.add_row(*row)
+    out.print(table)
+
+
+@contextmanager
+def progress_bar(text: str) -> Iterator[Callable[[float], None]]:
+    """Show a bar on stderr while the block runs; call what it gives with the fraction done."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(text, total=1.0)
+        yield lambda fraction: bar.update(task, completed=fraction)
+
+
+@contextmanager
+def byte_bars() -> Iterator[Callable[[str, int, int], None]]:
+    """Show a bar for each file on its way; call what it gives with name, bytes here and bytes in all."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=err, disable=not err.is_terminal) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def update(name: str, n_bytes: int, size: int) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=size)
+            bars.update(tasks[name], completed=n_bytes)
+
+        yield update

@@ -1,0 +1,161 @@
+"""Options that every command which reads events shares."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from unmask.cli.console import note, progress_bar
+from unmask.events.kinds import Kind
+from unmask.events.objects import Unit
+
+if TYPE_CHECKING:
+    from unmask.events.event_set import EventSet
+    from unmask.events.readers import BadEvents
+
+
+Label = Literal["background", "signal", "unknown"]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+LABELS: dict[Label, int] = {"background": 0, "signal": 1, "unknown": -1}
+
+
+class Reading:
+    """The files of one command and how to read them; its signature is what `reads_events` adds to a command."""
+
+    def __init__(
+        self,
+        files: Annotated[
+            list[Path],
+            typer.Argument(
+                metavar="FILE...",
+                help="Dark Machines CSV (plain, gzip, zstd), 92-column CSV/HDF5/NPZ, ROOT or Parquet files.",
+            ),
+        ],
+        *,
+        file_format: Annotated[
+            Kind | None, typer.Option("--format", help="What the files are; by default their content tells.")
+        ] = None,
+        unit: Annotated[
+            Unit | None, typer.Option(help="Unit of E, pT and MET in text and array files (default MeV).")
+        ] = None,
+        process: Annotated[str | None, typer.Option(help="Process name for all events, not the file's own.")] = None,
+        label: Annotated[
+            Label | None, typer.Option(help="Label for all events; by default the file's own, or unknown.")
+        ] = None,
+        signal_process: Annotated[
+            list[str] | None, typer.Option(help="Label this process signal, all others background (repeatable).")
+        ] = None,
+        tree: Annotated[str | None, typer.Option(help="Name of the tree, where a ROOT file has several.")] = None,
+        dataset: Annotated[str | None, typer.Option(help="Name of the array, where a file has several.")] = None,
+        select: Annotated[
+            list[str] | None, typer.Option(help="Change a ROOT object selection: jet.min_pt_gev=30 (repeatable).")
+        ] = None,
+        skip_bad: Annotated[
+            bool, typer.Option("--skip-bad", help="Skip, count and report bad events instead of stopping.")
+        ] = False,
+        chunk_events: Annotated[int, typer.Option(min=1, help="Events held in memory at a time.")] = 50_000,
+    ) -> None:
+        from unmask.events.readers import BadEvents, ReadOptions
+
+        self.files = list(files)
+        self.kind = file_format
+        self.signal_process = list(signal_process or [])
+        self.bad: BadEvents = BadEvents(skip=skip_bad)
+        self.options = ReadOptions(
+            unit=unit,
+            process=process,
+            label=LABELS[label] if label else None,
+            chunk_events=chunk_events,
+            tree=tree,
+            dataset=dataset,
+            selection=parse_selection(select or []),
+        )
+
+    def stream(self, files: Sequence[Path] | None = None) -> Iterator[EventSet]:
+        """Yield all events of all files (or of other ``files``, read the same way), with a bar for each file."""
+        from unmask.errors import UsageError, nearest
+        from unmask.events.readers import stream_events
+
+        processes: dict[str, None] = {}
+        for file in files or self.files:
+            with progress_bar(f"reading {file.name}") as progress:
+                for events in stream_events(
+                    file,
+                    kind=self.kind,
+                    options=self.options,
+                    bad=self.bad,
+                    progress=progress,
+                ):
+                    processes |= dict.fromkeys(events.process_names.words)
+                    yield events.with_signal(self.signal_process) if self.signal_process else events
+        for name in self.signal_process:
+            if name not in processes:
+                raise UsageError(f"--signal-process {name!r} is in none of the files; {nearest(name, processes)}")
+
+    def origin(self) -> dict[str, Any]:
+        """Hashes of the files and the options that they are read with, for the provenance of what is written.
+
+        What cannot be read is an error here, before anything is written.
+        """
+        from unmask.artifacts import sha256_of_file
+        from unmask.events.readers import detect_kind
+
+        for file in self.files:
+            detect_kind(file)
+        return {
+            "inputs": [{"file": file.name, "sha256": sha256_of_file(file)} for file in self.files],
+            "options": asdict(self.options) | {"signal_process": self.signal_process, "skip_bad": self.bad.skip},
+        }
+
+    def report_skipped(self) -> None:
+        """Say what was skipped."""
+        if self.bad.n_skipped:
+            note(f"skipped {self.bad.n_skipped:,} bad events:")
+            for line in self.bad.summary():
+                note(f"  {line}")
+
+
+def reads_events(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command, in place of its parameter ``reading``, the files and all options of `Reading`."""
+    files, *options = list(inspect.signature(Reading, eval_str=True).parameters.values())
+    own = list(inspect.signature(command, eval_str=True).parameters.values())
+    i = [parameter.name for parameter in own].index("reading")
+
+    @functools.wraps(command)
+    def wrapper(**arguments: Any) -> None:
+        reading = Reading(**{parameter.name: arguments.pop(parameter.name) for parameter in (files, *options)})
+        command(reading=reading, **arguments)
+
+    shown = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in (*own[:i], files, *own[i + 1 :], *options)
+    ]
+    wrapper.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    return wrapper
+
+
+def parse_selection(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Turn ``jet.min_pt_gev=30`` into ``{"jet": {"min_pt_gev": 30}}``."""
+    from unmask.errors import UsageError
+
+    selection: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        obj, dot, key = name.partition(".")
+        if not (equals and dot and obj and key):
+            raise UsageError(f"--select {text!r}: write OBJECT.CUT=VALUE, such as jet.min_pt_gev=30")
+        try:
+            parsed = json.loads(value)
+        except ValueError:
+            parsed = value
+        selection.setdefault(obj, {})[key] = parsed
+    return selection

@@ -1,0 +1,1 @@
+"""Figures, tables and metrics; never imports torch."""

@@ -1,0 +1,58 @@
+"""What a set of events looks like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unmask.errors import UsageError
+from unmask.evaluation.plotting import BACKGROUND_COLOUR, SIGNAL_COLOUR, new_figure
+from unmask.events.event_set import BACKGROUND, SIGNAL, UNKNOWN, EventSet
+from unmask.events.objects import MAX_OBJECTS
+
+_STYLES = {
+    BACKGROUND: ("background", BACKGROUND_COLOUR, "-"),
+    SIGNAL: ("signal", SIGNAL_COLOUR, "--"),
+    UNKNOWN: ("unlabelled", "0.3", "-."),
+}
+
+
+def plot_events(events: EventSet, path: Path) -> None:
+    """Draw multiplicity, b-jets, pT, MET, HT and eta, each class normalised to its sum of weights."""
+    if not len(events):
+        raise UsageError("there are no events to plot")
+    with new_figure(path, 2, 3, (10, 5.5)) as axes:
+        whole = np.arange(-0.5, MAX_OBJECTS + 1)
+        panels: list[tuple[str, npt.NDArray[Any], npt.NDArray[np.float64]]] = [
+            ("objects in the event", events.n_objects, whole),
+            ("b-jets", (events.tag == 2).sum(axis=1), np.arange(-0.5, 9)),
+            ("MET [GeV]", events.met_mev / 1e3, np.linspace(0, 800, 41)),
+            ("HT [GeV]", events.ht_mev / 1e3, np.linspace(0, 2500, 51)),
+            ("pT of all objects [GeV]", events.pt_mev / 1e3, np.geomspace(15, 2000, 41)),
+            ("eta of all objects", events.eta, np.linspace(-3, 3, 41)),
+        ]
+        for axis, (title, values, edges) in zip(axes.flat, panels, strict=True):
+            for label, (name, colour, line) in _STYLES.items():
+                chosen = events.label == label
+                if not chosen.any():
+                    continue
+                weight = events.weight[chosen] / events.weight[chosen].sum()
+                shown = values[chosen]
+                if shown.ndim == 2:
+                    is_object = events.is_object[chosen]
+                    weight = np.broadcast_to(weight[:, None], shown.shape)[is_object]
+                    shown = shown[is_object]
+                # What lies beyond the last edge is shown in the last bin, so that nothing is hidden.
+                counts, _ = np.histogram(np.clip(shown, edges[0], np.nextafter(edges[-1], 0)), edges, weights=weight)
+                axis.stairs(counts, edges, label=f"{name} ({chosen.sum():,})", color=colour, linestyle=line)
+            axis.set_xlabel(title)
+            if title.startswith("pT"):
+                axis.set_xscale("log")
+            if edges is not whole and "eta" not in title:
+                axis.set_yscale("log")
+        axes[0, 0].legend(fontsize=8)
+        for axis in axes[:, 0]:
+            axis.set_ylabel("per event, normalised")
