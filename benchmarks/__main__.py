@@ -18,7 +18,6 @@ def main() -> None:
     parser.add_argument("names", nargs="*", choices=[[], *PARTS], help=f"which parts: {', '.join(PARTS)}")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parser.parse_args()
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}", file=sys.stderr)
     figures = {}
     for name in arguments.names or PARTS:

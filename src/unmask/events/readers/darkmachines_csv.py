@@ -7,13 +7,15 @@ which finds the faulty line and says what is wrong with it.
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from unmask.errors import nearest
 from unmask.events.event_set import Names
@@ -21,21 +23,40 @@ from unmask.events.flat import FlatEvents
 from unmask.events.objects import SYMBOL_TAGS
 from unmask.events.readers.base import Chunk, Source, to_mev
 from unmask.events.readers.text_lines import Lines, decode_line, parse_number, read_table, stream_lines
+from unmask.tables import WORDS
 
 #: Header and object have five fields each.
 N_FIELDS = 5
 _BYTES_PER_EVENT = 200
-_HEADER_TYPES = [pa.int64(), pa.string(), pa.float64(), pa.float64(), pa.float64()]
-_OBJECT_TYPES = [pa.string(), pa.float64(), pa.float64(), pa.float64(), pa.float64()]
+#: Small enough for a core's cache.
+_MAX_BLOCK_BYTES = 1 << 20
+_MAX_THREADS = 4
+_HEADER_TYPES = [pa.int64(), WORDS, pa.float64(), pa.float64(), pa.float64()]
+_OBJECT_TYPES = [WORDS, pa.float64(), pa.float64(), pa.float64(), pa.float64()]
 
 
 def stream(source: Source) -> Iterator[Chunk]:
     """Yield the events of a file, a block of lines at a time."""
-    for lines in stream_lines(source, source.options.chunk_events * _BYTES_PER_EVENT):
-        parsed, good_lines = _parse_block(lines), lines
+    block_bytes = min(source.options.chunk_events * _BYTES_PER_EVENT, _MAX_BLOCK_BYTES)
+    for lines, parsed in _parse_ahead(stream_lines(source, block_bytes)):
+        good_lines = lines
         if parsed is None:
             parsed, good_lines = _parse_line_by_line(lines, source)
         yield Chunk(_finish(parsed, source), good_lines.place)
+
+
+def _parse_ahead(blocks: Iterator[Lines]) -> Iterator[tuple[Lines, FlatEvents | None]]:
+    """Parse a few blocks at a time, since numpy and pyarrow let threads run, and give them in their order."""
+    n_threads = min(os.cpu_count() or 1, _MAX_THREADS)
+    with ThreadPoolExecutor(n_threads) as pool:
+        waiting: deque[tuple[Lines, Future[FlatEvents | None]]] = deque()
+        for lines in blocks:
+            waiting.append((lines, pool.submit(_parse_block, lines)))
+            if len(waiting) > n_threads:
+                first, parsed = waiting.popleft()
+                yield first, parsed.result()
+        for lines, parsed in waiting:
+            yield lines, parsed.result()
 
 
 def _parse_block(lines: Lines) -> FlatEvents | None:
@@ -57,17 +78,14 @@ def _parse_block(lines: Lines) -> FlatEvents | None:
     n_objects = np.where(has_objects, n_semicolons - N_FIELDS + (data[lines.end - 1] != ord(";")), 0)
 
     # Fields of headers and of objects become comma-separated lines in a table of their own each.
-    is_header = np.zeros(len(data) + 1, np.int8)
-    is_header[lines.start] = 1
-    is_header[header_end] = -1
-    is_header = np.cumsum(is_header[:-1], dtype=np.int8)
     as_lines = data.copy()
-    as_lines[is_semicolon] = ord("\n")
+    as_lines[semicolon] = ord("\n")
     header_semicolons = (first[:, None] + np.arange(N_FIELDS - 1)).ravel()
     as_lines[semicolon[header_semicolons]] = ord(",")
-    is_header[header_end[header_end < len(data)]] = 1  # the separator after a header ends its line
-    as_lines[header_end[header_end < len(data)]] = ord("\n")
-    in_header = is_header.view(np.bool_)
+    # The separator after a header ends its line. Before the first header stands nothing, then they alternate with rest.
+    after_header = np.minimum(header_end + 1, len(data))
+    bounds = np.concatenate([[0], np.stack([lines.start, after_header], axis=1).ravel(), [len(data)]])
+    in_header = np.repeat(np.arange(len(bounds) - 1) % 2 == 1, np.diff(bounds))
     header = read_table(as_lines[in_header], _HEADER_TYPES)
     objects = read_table(as_lines[~in_header], _OBJECT_TYPES)
     if header is None or objects is None or len(header) != len(lines) or len(objects) != n_objects.sum():
@@ -95,7 +113,7 @@ def _parse_block(lines: Lines) -> FlatEvents | None:
 
 
 def _tags(symbols: pa.ChunkedArray) -> npt.NDArray[np.uint8] | None:
-    coded = symbols.combine_chunks().dictionary_encode()
+    coded = symbols.combine_chunks()
     tags = [SYMBOL_TAGS.get(str(symbol).strip()) for symbol in coded.dictionary]
     if None in tags:
         return None
@@ -104,11 +122,13 @@ def _tags(symbols: pa.ChunkedArray) -> npt.NDArray[np.uint8] | None:
 
 
 def _processes(names: pa.ChunkedArray) -> Names | None:
-    coded = pc.utf8_trim_whitespace(names).combine_chunks().dictionary_encode()
-    words = tuple(coded.dictionary.to_pylist())
+    coded = names.combine_chunks()
+    words = [str(word).strip() for word in coded.dictionary]
     if not all(word and word.isprintable() for word in words):
         return None
-    return Names(coded.indices.to_numpy().astype(np.int32), words)
+    # Words that differ only in the spaces around them are one.
+    code_of = Names.of(words)
+    return Names(code_of.code[coded.indices.to_numpy()], code_of.words)
 
 
 def _parse_line_by_line(lines: Lines, source: Source) -> tuple[FlatEvents, Lines]:
