@@ -11,6 +11,14 @@ from unmask.events.event_set import EventSet, Names
 from unmask.events.objects import MAX_OBJECTS
 from unmask.tokenizers.base import Tokenizer
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
+from unmask.tokenizers.vqvae import VQVAE_TRAINING, VQVAETokenizer
+
+
+def tiny_vqvae(**options: bool) -> VQVAETokenizer:
+    """As small and as briefly trained as can be."""
+    training = replace(VQVAE_TRAINING, max_epochs=2, batch_size=100, device="cpu")
+    return VQVAETokenizer(16, latent=4, hidden=8, n_heads=2, n_blocks=1, training=training, **options)
+
 
 #: name -> makes a fresh, unfitted tokenizer; add a line to put another one through the suite.
 TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {
@@ -22,6 +30,8 @@ TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {
     ),
     "lookup table, few features": lambda: LookupTableTokenizer(features=("type", "pt"), met_phi=False),
     "lookup table, symmetric": lambda: LookupTableTokenizer(rotate_to="leading", reflect=True, signed_eta=True),
+    "VQ-VAE": tiny_vqvae,
+    "VQ-VAE with types": lambda: tiny_vqvae(with_type=True, phi_as_sin_cos=True),
 }
 
 

@@ -1,0 +1,118 @@
+"""How the VQ-VAE is trained: its data, its start and what is measured after each epoch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from unmask.artifacts import Json
+from unmask.networks.normformer_vqvae import NormFormerVQVAE
+from unmask.training import Task
+
+#: Samples for each code from which the codebook starts.
+_SAMPLES_PER_CODE = 64
+
+
+class VQVAETask(Task):
+    """Reconstruction of standardised events.
+
+    The loss that is watched from epoch to epoch is the reconstruction's. The quantizer's terms belong to the loss that
+    is minimised, but they grow while the encoder spreads over its codes and everything else still improves.
+
+    Parameters
+    ----------
+    features, types : (n_events, 19, n_features) float32 and (n_events, 19) uint8, for training and validation.
+    log_pt_std : what one unit of the second feature is in log pT.
+    """
+
+    network: NormFormerVQVAE
+
+    def __init__(
+        self,
+        network: NormFormerVQVAE,
+        train: tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]],
+        validation: tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]],
+        *,
+        batch_size: int,
+        log_pt_std: float,
+        settings: dict[str, Json],
+    ) -> None:
+        self.network, self.batch_size, self.log_pt_std = network, batch_size, log_pt_std
+        self.n_train = len(train[0])
+        self._fingerprint = _hash(settings, *train, *validation)
+        # Positions that are padding in every event cost time and change nothing.
+        self.train, self.validation = (
+            (torch.from_numpy(features[:, :longest]), torch.from_numpy(types[:, :longest]))
+            for features, types in (train, validation)
+            for longest in [int((types != 0).sum(axis=1).max(initial=1))]
+        )
+
+    def to(self, device: torch.device) -> None:
+        self.network.to(device)
+        self.train = (self.train[0].to(device), self.train[1].to(device))
+        self.validation = (self.validation[0].to(device), self.validation[1].to(device))
+
+    def training_loss(self, index: Tensor) -> Tensor:
+        features, types = self.train
+        types = types[index].long()
+        loss: Tensor = self.network(features[index], types != 0, types).loss
+        return loss
+
+    def start_training(self) -> None:
+        """Start the codebook from the k-means centres of encoded training objects."""
+        features, types = self.train
+        quantizer, found, n_found = self.network.quantizer, [], 0
+        for index in torch.split(torch.randperm(self.n_train).to(features.device), self.batch_size):
+            batch_types = types[index].long()
+            is_real = batch_types != 0
+            found.append(self.network.encode(features[index], is_real, batch_types)[is_real])
+            n_found += len(found[-1])
+            if n_found >= _SAMPLES_PER_CODE * quantizer.n_codes:
+                break
+        quantizer.initialise(torch.cat(found))
+
+    def evaluate(self) -> dict[str, float]:
+        n = min(self.n_train, len(self.validation[0]))
+        training_loss = self._measure(*self.train, n)["reconstruction_loss"]
+        measured = self._measure(*self.validation, n)
+        return {"training_loss": training_loss, "validation_loss": measured.pop("reconstruction_loss")} | measured
+
+    def _measure(self, features: Tensor, types: Tensor, n_events: int) -> dict[str, float]:
+        """Losses, codebook usage and rms error of log pT on the first ``n_events``, in batches of training's size."""
+        n_codes, device = self.network.quantizer.n_codes, features.device
+        counts = torch.zeros(n_codes, device=device)
+        loss, reconstruction_loss, squares, n_real = (torch.zeros((), device=device) for _ in range(4))
+        for start in range(0, n_events, self.batch_size):
+            batch = slice(start, min(start + self.batch_size, n_events))
+            batch_types = types[batch].long()
+            is_real = batch_types != 0
+            result = self.network(features[batch], is_real, batch_types)
+            loss += result.loss * len(batch_types) / n_events
+            reconstruction_loss += result.reconstruction_loss * len(batch_types) / n_events
+            counts.index_add_(0, result.codes.flatten(), is_real.flatten().float())
+            errors = (result.features - features[batch])[..., 1]
+            squares += torch.where(is_real, errors, 0).square().sum()
+            n_real += is_real.sum()
+        share = counts / n_real
+        return {
+            "reconstruction_loss": float(reconstruction_loss),
+            "minimised_loss": float(loss),
+            "usage": float((counts > 0).float().mean()),
+            "perplexity": float(torch.exp(-torch.special.xlogy(share, share).sum())),
+            "rms_log_pt": float((squares / n_real).sqrt()) * self.log_pt_std,
+        }
+
+    def fingerprint(self) -> str:
+        return self._fingerprint
+
+
+def _hash(settings: dict[str, Json], *arrays: npt.NDArray[np.generic]) -> str:
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
