@@ -14,11 +14,13 @@ from unmask.events.objects import OBJECTS, SYMBOL_TAGS
 from unmask.events.readers import stream_events
 from unmask.events.sample import load_sample
 
+# From /proc, since getrusage counts what the parent had when it forked.
 _PEAK_MEMORY = """
-import resource, sys
+import re, sys
+from pathlib import Path
 from unmask.events.readers import stream_events
 n = sum(len(chunk) for chunk in stream_events(sys.argv[1]))
-print(n, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+print(n, int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024)
 """
 
 

@@ -14,8 +14,7 @@ import torch
 from benchmarks.timing import best_times
 from unmask.events.event_set import SIGNAL
 from unmask.events.sample import load_sample
-from unmask.tokenizers.vqvae import PUBLISHED_VQVAE, VQVAETokenizer
-from unmask.training import TrainingSettings
+from unmask.studies.presets import load_preset
 
 N_EVENTS = 20_000
 
@@ -25,8 +24,8 @@ def run() -> dict[str, float]:
     torch.set_num_threads(1)
     sample = load_sample("four-top")
     background = sample[sample.label != SIGNAL]
-    untrained = TrainingSettings(max_epochs=1, learning_rate=0.0, optimizer="radam", device="cpu")
-    tokenizer = VQVAETokenizer(**PUBLISHED_VQVAE["four-top", 512], training=untrained).fit(background[:1000])
+    untrained = {"max_epochs": 1, "learning_rate": 0.0, "device": "cpu"}
+    tokenizer = load_preset("four-top-vq-512").new_tokenizer({"training": untrained}).fit(background[:1000])
     events = background[np.resize(np.arange(len(background)), N_EVENTS)]
     (seconds,) = best_times(partial(tokenizer.encode, events))
     return {"events/s, 512 codes, one core (target at least 1e4)": N_EVENTS / seconds}

@@ -1,1 +1,62 @@
-"""unmask"""
+"""Find collider events that known physics does not explain, by masked-token prediction.
+
+The public names are imported when first used, so that ``import unmask`` is instant and needs no torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from unmask.events.event_set import EventSet, concatenate_events
+    from unmask.events.readers import BadEvents, ReadOptions, read_events, stream_events
+    from unmask.events.readers.parquet import write_events
+    from unmask.events.sample import load_sample
+    from unmask.events.splits import split_background
+    from unmask.tokenizers.base import Tokenizer, TokenSet
+    from unmask.tokenizers.lookup_table import LookupTableTokenizer
+
+_HOME = {
+    "BadEvents": "unmask.events.readers",
+    "EventSet": "unmask.events.event_set",
+    "LookupTableTokenizer": "unmask.tokenizers.lookup_table",
+    "ReadOptions": "unmask.events.readers",
+    "TokenSet": "unmask.tokenizers.base",
+    "Tokenizer": "unmask.tokenizers.base",
+    "concatenate_events": "unmask.events.event_set",
+    "load_sample": "unmask.events.sample",
+    "read_events": "unmask.events.readers",
+    "split_background": "unmask.events.splits",
+    "stream_events": "unmask.events.readers",
+    "write_events": "unmask.events.readers.parquet",
+}
+
+__all__ = [
+    "BadEvents",
+    "EventSet",
+    "LookupTableTokenizer",
+    "ReadOptions",
+    "TokenSet",
+    "Tokenizer",
+    "concatenate_events",
+    "load_sample",
+    "read_events",
+    "split_background",
+    "stream_events",
+    "write_events",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("unmask")
+    raise AttributeError(f"module 'unmask' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -15,7 +15,7 @@ from unmask.events.event_set import EventSet
 from unmask.tokenizers import vqvae
 from unmask.tokenizers.code_statistics import CodeStatistics
 from unmask.tokenizers.kinematic_features import EVENT_TYPE, FeatureScale, Kinematics, kinematics_of
-from unmask.tokenizers.vqvae import PUBLISHED_VQVAE, VQVAE_TRAINING, VQVAETokenizer
+from unmask.tokenizers.vqvae import VQVAE_TRAINING, VQVAETokenizer
 from unmask.training.loop import Reporter
 
 TRAIN, VALIDATION = make_events(300, seed=1), make_events(100, seed=2)
@@ -130,7 +130,7 @@ def test_chunks_do_not_change_tokens(fitted: VQVAETokenizer, monkeypatch: pytest
 
 def test_tokens_of_the_published_network_do_not_depend_on_other_events() -> None:
     training = replace(TRAINING, max_epochs=1, learning_rate=0.0)
-    tokenizer = VQVAETokenizer(**PUBLISHED_VQVAE["four-top", 512], training=training).fit(TRAIN)
+    tokenizer = VQVAETokenizer(512, latent=10, hidden=64, n_heads=2, n_blocks=2, training=training).fit(TRAIN)
     events = make_events(1000, seed=8)
     whole = tokenizer.encode(events)
     order = np.random.default_rng(0).permutation(1000)
@@ -273,20 +273,6 @@ def test_statistics_of_codes_by_hand() -> None:
         == "MET (100%), MET 50.0 (50.0 to 50.0) GeV, phi 1.00 (1.00 to 1.00); 25.00% of background"
     )
     assert statistics.describe(3) == "a code that no background object had in training"
-
-
-def test_published_configurations() -> None:
-    assert set(PUBLISHED_VQVAE) == {(study, k) for study in ("four-top", "gluino") for k in (512, 850, 1700)}
-    for (_, n_codes), arguments in PUBLISHED_VQVAE.items():
-        tokenizer = VQVAETokenizer(**arguments)
-        assert tokenizer.n_codes == n_codes
-        assert tokenizer.sequence_length == 19
-    assert PUBLISHED_VQVAE["gluino", 850] == {
-        "n_codes": 850, "latent": 5, "hidden": 128, "n_heads": 8, "n_blocks": 2, "alpha": 2.0, "beta": 0.1,
-    }  # fmt: skip
-    assert PUBLISHED_VQVAE["four-top", 512] == {
-        "n_codes": 512, "latent": 10, "hidden": 64, "n_heads": 2, "n_blocks": 2, "alpha": 0.4, "beta": 0.1,
-    }  # fmt: skip
 
 
 def test_the_device_can_be_chosen(fitted: VQVAETokenizer) -> None:

@@ -28,27 +28,6 @@ from unmask.training.loop import train as run_training
 #: Patience beyond that of the schedule, so that the rate falls at least twice before training stops.
 VQVAE_TRAINING = TrainingSettings(optimizer="radam", schedule="plateau", patience=12, min_improvement=1e-4)
 
-#: The published configurations, by study and size of the codebook: arguments of :class:`VQVAETokenizer`.
-PUBLISHED_VQVAE: dict[tuple[str, int], dict[str, Any]] = {
-    (study, n_codes): {
-        "n_codes": n_codes,
-        "latent": latent,
-        "hidden": hidden,
-        "n_heads": n_heads,
-        "n_blocks": n_blocks,
-        "alpha": alpha,
-        "beta": beta,
-    }
-    for study, n_codes, latent, hidden, n_heads, n_blocks, alpha, beta in (
-        ("four-top", 512, 10, 64, 2, 2, 0.4, 0.1),
-        ("four-top", 850, 10, 32, 4, 4, 0.4, 0.1),
-        ("four-top", 1700, 10, 64, 4, 3, 0.2, 0.1),
-        ("gluino", 512, 10, 64, 8, 2, 1.0, 0.1),
-        ("gluino", 850, 5, 128, 8, 2, 2.0, 0.1),
-        ("gluino", 1700, 10, 128, 4, 4, 0.5, 0.16),
-    )
-}
-
 #: Events that are worked on at a time, which bounds memory.
 _CHUNK = 65_536
 #: Events in a matrix product: as many as fit a core's cache, or fill a GPU. Always that many, padded if need be, since

@@ -51,11 +51,16 @@ class VQVAETask(Task):
             for features, types in (train, validation)
             for longest in [int((types != 0).sum(axis=1).max(initial=1))]
         )
+        # The divergence rule compares losses on samples of equal size, drawn alike from all processes.
+        n = min(self.n_train, len(validation[0]))
+        drawn = torch.from_numpy(np.random.default_rng(0).permutation(self.n_train)[:n])
+        self.training_sample = (self.train[0][drawn], self.train[1][drawn])
 
     def to(self, device: torch.device) -> None:
         self.network.to(device)
-        self.train = (self.train[0].to(device), self.train[1].to(device))
-        self.validation = (self.validation[0].to(device), self.validation[1].to(device))
+        for name in ("train", "validation", "training_sample"):
+            features, types = getattr(self, name)
+            setattr(self, name, (features.to(device), types.to(device)))
 
     def training_loss(self, index: Tensor) -> Tensor:
         features, types = self.train
@@ -77,14 +82,13 @@ class VQVAETask(Task):
         quantizer.initialise(torch.cat(found))
 
     def evaluate(self) -> dict[str, float]:
-        n = min(self.n_train, len(self.validation[0]))
-        training_loss = self._measure(*self.train, n)["reconstruction_loss"]
-        measured = self._measure(*self.validation, n)
+        training_loss = self._measure(*self.training_sample)["reconstruction_loss"]
+        measured = self._measure(*self.validation)
         return {"training_loss": training_loss, "validation_loss": measured.pop("reconstruction_loss")} | measured
 
-    def _measure(self, features: Tensor, types: Tensor, n_events: int) -> dict[str, float]:
-        """Losses, codebook usage and rms error of log pT on the first ``n_events``, in batches of training's size."""
-        n_codes, device = self.network.quantizer.n_codes, features.device
+    def _measure(self, features: Tensor, types: Tensor) -> dict[str, float]:
+        """Losses, codebook usage and rms error of log pT, in batches of training's size."""
+        n_events, n_codes, device = len(features), self.network.quantizer.n_codes, features.device
         counts = torch.zeros(n_codes, device=device)
         loss, reconstruction_loss, squares, n_real = (torch.zeros((), device=device) for _ in range(4))
         for start in range(0, n_events, self.batch_size):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -64,8 +64,8 @@ class Lines:
         return f"line {self.number[index]}"
 
     def keep(self, is_kept: npt.NDArray[np.bool_]) -> Lines:
-        columns = (column[is_kept] for column in (self.start, self.end, self.row, self.number))
-        return Lines(self.data, *columns, self.n_line_ends)
+        start, end, row, number = (column[is_kept] for column in (self.start, self.end, self.row, self.number))
+        return replace(self, start=start, end=end, row=row, number=number)
 
 
 def stream_lines(source: Source, block_bytes: int) -> Iterator[Lines]:

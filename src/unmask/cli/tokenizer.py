@@ -1,0 +1,183 @@
+"""`unmask tokenizer`: fit one on background, encode events, see what its tokens mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from unmask.cli.fitting import (
+    DeviceOption,
+    OutOption,
+    SeedOption,
+    SetOption,
+    ValidationOption,
+    fit_tokenizer,
+    parse_settings,
+    run_folder_of,
+    training_and_validation,
+)
+from unmask.cli.reading import JsonOption, Reading, reads_events
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from unmask.tokenizers import Tokenizer
+    from unmask.tokenizers.kinematic_features import Kinematics
+
+app = typer.Typer(no_args_is_help=True, help="Fit a tokenizer on background, encode events, show what tokens mean.")
+
+TokenizerArgument = Annotated[Path, typer.Argument(metavar="TOKENIZER", help="Folder of a fitted tokenizer.")]
+
+
+TokenizerKind = Literal["lookup", "vqvae"]
+_KINDS: dict[TokenizerKind, str] = {"lookup": "lookup-table", "vqvae": "vqvae"}
+
+
+@app.command()
+@reads_events
+def fit(
+    reading: Reading,
+    out: OutOption,
+    kind: Annotated[TokenizerKind, typer.Option(help="A look-up table of bins, or a learned code book.")] = "lookup",
+    preset: Annotated[str | None, typer.Option(help="Take the tokenizer of a preset (see: unmask list).")] = None,
+    settings: SetOption = None,
+    validation: ValidationOption = None,
+    seed: SeedOption = 0,
+    device: DeviceOption = "auto",
+) -> None:
+    """Fit a tokenizer on background events; signal is refused.
+
+    A VQ-VAE is trained: its log and checkpoints go to OUT.run, and running the same command again continues there.
+    """
+    from unmask.cli.console import out as console
+    from unmask.studies.presets import Preset, load_preset
+
+    chosen = load_preset(preset) if preset else Preset("--set", "", {"kind": _KINDS[kind]}, {})
+    changes = parse_settings(settings)
+    if chosen.tokenizer["kind"] == "vqvae":
+        changes["training"] = {"seed": seed, "device": device} | changes.get("training", {})
+    tokenizer = chosen.new_tokenizer(changes)
+    events, held_out = training_and_validation(reading, validation, seed)
+    fit_tokenizer(tokenizer, events, held_out, run_folder_of(out))
+    tokenizer.save(out)
+    console.print(f"{tokenizer.n_codes:,} codes, sequences of {tokenizer.sequence_length} -> {out}", highlight=False)
+    _show_report(tokenizer)
+
+
+@app.command()
+@reads_events
+def encode(
+    tokenizer: TokenizerArgument,
+    reading: Reading,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")],
+) -> None:
+    """Turn events into tokens, in bounded memory, and write them with the events' identity."""
+    from unmask.artifacts import MANIFEST, provenance, sha256_of_file
+    from unmask.cli.console import out as console
+    from unmask.tokenizers import load_tokenizer, write_tokens
+
+    fitted = load_tokenizer(tokenizer)
+    facts = provenance(tokenizer=sha256_of_file(tokenizer / MANIFEST), **reading.origin())
+    n_events = write_tokens(out, fitted.encode_stream(reading.stream()), provenance=facts)
+    reading.report_skipped()
+    console.print(f"{n_events:,} events -> {out}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def show(
+    tokenizer: TokenizerArgument,
+    token: Annotated[list[int] | None, typer.Option(help="Say only what this token means (repeatable).")] = None,
+    events: Annotated[
+        list[Path] | None, typer.Option(help="Events to draw: labelled files, signal and background (repeatable).")
+    ] = None,
+    figures: Annotated[Path | None, typer.Option(help="Folder for the figures of --events.")] = None,
+    format_: Annotated[str, typer.Option("--figure-format", help="png, pdf or svg.")] = "png",
+    limit: Annotated[int, typer.Option(min=1, help="Rows of the code book that are shown.")] = 20,
+    json: JsonOption = False,
+) -> None:
+    """Show the bins or the code book, and what each token means in words.
+
+    With --events: usage of the codes, token occurrence in signal and background with their difference and, for a
+    VQ-VAE, original and reconstructed quantities side by side.
+    """
+    from unmask.cli.console import emit_json, out, show_table
+    from unmask.tokenizers import load_tokenizer
+    from unmask.tokenizers.lookup_table import LookupTableTokenizer
+
+    fitted = load_tokenizer(tokenizer)
+    tokens = token or list(range(1, min(limit, fitted.n_codes) + 1))
+    meanings = [(str(one), fitted.describe(one)) for one in tokens]
+    if json:
+        facts: dict[str, Any] = {"kind": fitted.kind, "n_codes": fitted.n_codes, "settings": fitted.settings()}
+        emit_json(facts | {"tokens": dict(meanings)})
+        return
+    if not token:
+        if isinstance(fitted, LookupTableTokenizer):
+            rows = [(b.variable, str(b.number), _limit(b.low), _limit(b.high), b.unit) for b in fitted.bins_table()]
+            show_table("bins", ("variable", "bin", "from", "to", "unit"), rows)
+        else:
+            _show_report(fitted)
+    show_table(f"tokens (of {fitted.n_codes:,})", ("token", "meaning"), meanings)
+    if events:
+        for path in _draw(fitted, events, figures or tokenizer.with_name(f"{tokenizer.name}-figures"), format_):
+            out.print(str(path), highlight=False, soft_wrap=True)
+
+
+def _limit(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
+
+
+def _show_report(tokenizer: Tokenizer) -> None:
+    from unmask.cli.console import show_table
+
+    report: dict[str, float] = getattr(tokenizer, "validation_report_", {})
+    if report:
+        rows = [(name.replace("_", " "), f"{value:.4g}") for name, value in report.items()]
+        show_table("on the validation events", ("quantity", "value"), rows)
+
+
+def _draw(tokenizer: Tokenizer, files: list[Path], folder: Path, format_: str) -> list[Path]:
+    from unmask.errors import UsageError
+    from unmask.evaluation import token_figures as draw
+    from unmask.events.event_set import BACKGROUND, SIGNAL
+    from unmask.tokenizers.kinematic_features import kinematics_of
+    from unmask.tokenizers.lookup_table import LookupTableTokenizer
+    from unmask.tokenizers.vqvae import VQVAETokenizer
+
+    counter = draw.TokenCounter(tokenizer.n_codes)
+    some_background = None
+    for events in Reading(files).stream():
+        tokens = tokenizer.encode(events)
+        counter.add(tokens.tokens, tokens.label, tokens.weight)
+        if some_background is None and (events.label == BACKGROUND).any():
+            some_background = events[events.label == BACKGROUND]
+    background, signal = counter.share(BACKGROUND), counter.share(SIGNAL)
+    if background is None or some_background is None:
+        raise UsageError("no event of --events is labelled background; label them with: unmask data convert --label")
+    title = f"{tokenizer.kind}, {tokenizer.n_codes:,} codes"
+    written = [folder / f"code-usage.{format_}"]
+    draw.plot_code_usage(background, written[0], title=title)
+    if signal is not None:
+        n_object_codes = tokenizer.n_object_codes if isinstance(tokenizer, LookupTableTokenizer) else None
+        written.append(folder / f"token-occurrence.{format_}")
+        draw.plot_token_occurrence(background, signal, written[-1], n_object_codes=n_object_codes, title=title)
+    if isinstance(tokenizer, VQVAETokenizer):
+        written.append(folder / f"closure.{format_}")
+        original, reconstructed = kinematics_of(some_background), tokenizer.reconstruct(some_background)
+        is_object = some_background.is_object
+        draw.plot_closure(_columns(original, is_object), _columns(reconstructed, is_object), written[-1])
+    return written
+
+
+def _columns(kinematics: Kinematics, is_object: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[np.float32]]:
+    """What the closure figure shows of the objects, and of the MET, which is the first position."""
+    return {
+        "pT [GeV]": kinematics.pt_mev[:, 1:][is_object] / 1e3,
+        "eta": kinematics.eta[:, 1:][is_object],
+        "phi": kinematics.phi[:, 1:][is_object],
+        "E [GeV]": kinematics.energy_mev[:, 1:][is_object] / 1e3,
+        "MET [GeV]": kinematics.pt_mev[:, 0] / 1e3,
+    }

@@ -1,0 +1,166 @@
+"""Scores of the masked-token model: every position of every event masked in turn, exactly, but not naively.
+
+The plain way runs the network once for each position of an event. Most of that work is the same each time, or is
+never read. What :func:`token_losses` leaves out changes nothing but the last digits:
+
+- Events are sorted by their number of tokens, so nothing is spent on ignored padding.
+- Without position encoding equal tokens are interchangeable: the padding of an event is one token that is attended
+  to as often as it occurs, and one masked padding stands for all.
+- The variants of an event enter the first layer with the same tokens but one, so its attention is computed once for
+  all of them (:mod:`unmask.networks.masked_variants`).
+- Of the last layer only the masked row is read, so only that row is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unmask.errors import UsageError, nearest
+from unmask.networks.masked_token import PADDING_ID, MaskedTokenTransformer
+from unmask.networks.masked_variants import Slots, VariantScorer
+
+EventScore = Literal["mean", "mean-real", "sum", "max"]
+EVENT_SCORES: tuple[EventScore, ...] = get_args(EventScore)
+
+#: Rows (masked variants times tokens) computed at once: on a CPU what stays near its caches, on a GPU what fills it.
+CPU_ROWS, GPU_ROWS = 1 << 13, 1 << 20
+
+
+def event_scores(token_losses: Tensor, is_counted: Tensor, is_real: Tensor, how: EventScore = "mean") -> Tensor:
+    """Put the losses of an event's tokens together in one number (n_events,); larger is more anomalous.
+
+    =============  =====================================================================
+    how            score of an event
+    =============  =====================================================================
+    ``mean``       mean loss of the counted positions, the score of the paper
+    ``mean-real``  mean loss of the real tokens, even where padding is counted
+    ``sum``        sum over the counted positions: minus a pseudo-log-likelihood
+    ``max``        loss of the most surprising counted position
+    =============  =====================================================================
+
+    An event of which no position counts has score 0.
+
+    Parameters
+    ----------
+    token_losses : (n_events, sequence)
+    is_counted, is_real : (n_events, sequence) bool
+        With predicted padding all positions count, with ignored padding only the real tokens.
+
+    Examples
+    --------
+    >>> losses, is_real = torch.tensor([[1.0, 4.0, 0.5, 0.5]]), torch.tensor([[True, True, False, False]])
+    >>> event_scores(losses, is_counted=is_real | True, is_real=is_real)
+    tensor([1.5000])
+    >>> event_scores(losses, is_counted=is_real | True, is_real=is_real, how="mean-real")
+    tensor([2.5000])
+    """
+    if how not in EVENT_SCORES:
+        raise UsageError(f"event score {how!r}: {nearest(how, EVENT_SCORES)}")
+    if how == "mean-real":
+        is_counted = is_real
+    counted = token_losses * is_counted
+    if how == "max":
+        return counted.amax(1)  # losses are never negative
+    return counted.sum(1) if how == "sum" else counted.sum(1) / is_counted.sum(1).clamp(min=1)
+
+
+@torch.inference_mode()
+def token_losses(network: MaskedTokenTransformer, tokens: Tensor, *, max_rows: int | None = None) -> Tensor:
+    """Cross-entropy (n_events, sequence) of each token of each event when it alone is masked; 0 at ignored padding.
+
+    Parameters
+    ----------
+    network : MaskedTokenTransformer
+    tokens : (n_events, sequence) integer
+        On the device of the network. The more events in one call, the better the device is used.
+    max_rows : int, optional
+        Rows (masked variants times tokens) computed at once; bounds the memory, to some 4 kB a row.
+    """
+    tokens = tokens.long()
+    sequence = tokens.shape[1]
+    merges_padding = network.padding == "predict" and network.position == "none"
+    has_slot = tokens != PADDING_ID  # a slot is a token that is computed for itself
+    if network.padding == "predict" and not merges_padding:
+        has_slot = torch.ones_like(has_slot)
+    n_slots, order = has_slot.sum(1).sort()
+    tokens, has_slot = tokens[order], has_slot[order]
+    slot_tokens, slot_positions = tokens[has_slot], network.get_buffer("positions").expand_as(tokens)[has_slot]
+    slot_losses = torch.empty(slot_tokens.shape, device=tokens.device)
+    padding_loss = torch.zeros(len(tokens), 1, device=tokens.device)
+    with evaluating(network):
+        score = VariantScorer(network)
+        max_rows = max_rows or (CPU_ROWS if tokens.device.type == "cpu" else GPU_ROWS)
+        for n, events, places in _parts(torch.bincount(n_slots, minlength=sequence + 1).tolist(), max_rows):
+            shape = (events.stop - events.start, n)
+            slots = Slots(tokens[events], slot_tokens[places].view(shape), slot_positions[places].view(shape))
+            n_padding = sequence - n if merges_padding else 0
+            if n:
+                slot_losses[places] = score(slots.with_padding(after=n_padding), n).flatten()
+            if n_padding:
+                padding_loss[events] = score(slots.with_padding(before=1, after=n_padding - 1), 1)
+    losses = torch.empty(tokens.shape, device=tokens.device)
+    losses[order] = padding_loss.expand_as(losses).masked_scatter(has_slot, slot_losses)
+    return losses
+
+
+@torch.inference_mode()
+def token_losses_plain(network: MaskedTokenTransformer, tokens: Tensor, *, n_events_at_once: int = 64) -> Tensor:
+    """Give what :func:`token_losses` does, by a full pass of the network for each position; its reference."""
+    tokens = tokens.long()
+    losses = torch.empty(tokens.shape, device=tokens.device)
+    with evaluating(network):
+        for start in range(0, len(tokens), n_events_at_once):
+            some = tokens[start : start + n_events_at_once]
+            repeated, masked_position = _every_position(some)
+            rows = network.encode(network.masked(repeated, masked_position))
+            row = rows[torch.arange(len(rows), device=rows.device), masked_position]
+            cross_entropy = F.cross_entropy(network.predict(row), some.flatten(), reduction="none")
+            losses[start : start + n_events_at_once] = cross_entropy.view(some.shape)
+    return losses.masked_fill_(tokens == PADDING_ID, 0) if network.padding == "ignore" else losses
+
+
+@torch.inference_mode()
+def token_probabilities(network: MaskedTokenTransformer, tokens: Tensor) -> Tensor:
+    """What the network expects at each position of a few events when it is masked.
+
+    Returns probabilities (n_events, sequence, n_codes + 1) of padding (0) and the vocabulary.
+    """
+    tokens = tokens.long()
+    with evaluating(network):
+        logits: Tensor = network(*_every_position(tokens))
+    return logits.softmax(-1).view(*tokens.shape, -1)
+
+
+def _every_position(tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Repeat each event once for each of its positions, and give the positions."""
+    n_events, sequence = tokens.shape
+    positions = torch.arange(sequence, device=tokens.device).repeat(n_events)
+    return tokens.repeat_interleave(sequence, 0), positions
+
+
+def _parts(n_events_with: list[int], max_rows: int) -> Iterator[tuple[int, slice, slice]]:
+    """Cut sorted events, ``n_events_with[n]`` with n slots, into parts of equal n: give n, the events, their slots."""
+    event = slot = 0
+    for n, n_events in enumerate(n_events_with):
+        at_once = max(1, max_rows // (n + 1) ** 2)
+        for start in range(0, n_events, at_once):
+            count = min(at_once, n_events - start)
+            yield n, slice(event, event + count), slice(slot, slot + n * count)
+            event, slot = event + count, slot + n * count
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Switch dropout off for a while."""
+    was_training = network.training
+    network.eval()
+    try:
+        yield
+    finally:
+        network.train(was_training)

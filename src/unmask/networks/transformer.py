@@ -1,0 +1,133 @@
+"""One layer of the transformer encoder, for all rows of a sequence or for a single one."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unmask.networks.positional_encoding import Rotation, rotate
+
+#: Rows whose feed-forward activations stay in the cache of a CPU core.
+CPU_CACHE_ROWS = 1024
+
+
+class TransformerLayer(nn.Module):
+    """Self-attention and feed-forward network, each on normalised input and added to it (pre-norm).
+
+    The sub-layers read a LayerNorm of the rows, so the sum that runs through the layers is never rescaled and
+    trains at the published learning rates with or without warm-up. Dropout acts on what each sub-layer adds.
+
+    Queries, keys and values have no bias: a key's bias cancels in the softmax, and without them a head's two
+    pairs of projections multiply to one matrix each, which is what :meth:`at_row` uses.
+
+    Parameters
+    ----------
+    hidden, n_heads, ffn_width : int
+        Sizes of a row, number of attention heads, width of the feed-forward network.
+    dropout : float
+    """
+
+    def __init__(self, hidden: int, n_heads: int, ffn_width: int, dropout: float) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.head_size = hidden // n_heads
+        self.logit_scale = 1 / math.sqrt(self.head_size)
+        self.attention_norm = nn.LayerNorm(hidden)
+        self.query_key_value = nn.Linear(hidden, 3 * hidden, bias=False)
+        self.attention_out = nn.Linear(hidden, hidden)
+        self.ffn_norm = nn.LayerNorm(hidden)
+        self.ffn_in = nn.Linear(hidden, ffn_width)
+        self.ffn_out = nn.Linear(ffn_width, hidden)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, rows: Tensor, rotation: Rotation | None = None, key_bias: Tensor | None = None) -> Tensor:
+        """Apply the layer to ``rows`` (batch, sequence, hidden).
+
+        ``key_bias`` is added to the attention logits; its shape broadcasts to (batch, heads, sequence, sequence).
+        """
+        batch, sequence, hidden = rows.shape
+        projected = self.query_key_value(self.attention_norm(rows)).view(batch, sequence, 3 * self.n_heads, -1)
+        query_key, value = projected.split([2 * self.n_heads, self.n_heads], dim=2)
+        if rotation is not None:
+            query_key = rotate(query_key, rotation)
+        query, key = query_key.transpose(1, 2).chunk(2, dim=1)  # (batch, heads, sequence, head_size)
+        value = value.transpose(1, 2)
+        read = F.scaled_dot_product_attention(query, key, value, attn_mask=key_bias)
+        read = read.transpose(1, 2).reshape(batch, sequence, hidden)
+        return self.feed_forward(rows + self.dropout(self.attention_out(read)))
+
+    def at_row(
+        self,
+        row: Tensor,
+        rows: Tensor,
+        rotation_of_row: Rotation | None = None,
+        rotation: Rotation | None = None,
+        key_bias: Tensor | None = None,
+    ) -> Tensor:
+        """Apply the layer to a single ``row`` (batch, hidden) that attends to ``rows`` (batch, sequence, hidden).
+
+        Neither keys nor values are made: the one query is projected back to the space of the rows, and the average
+        of the rows forward. ``key_bias`` broadcasts to (batch, heads, sequence).
+        """
+        normed, keys = self.attention_norm(row), self.attention_norm(rows)
+        if rotation_of_row is None or rotation is None:
+            reading = (normed @ self.query_to_key()).view(len(row), self.n_heads, -1)
+            logits = reading @ keys.transpose(1, 2)  # (batch, heads, sequence)
+        else:  # each key is turned by another angle, so each must be made
+            logits = self.attention_logits(normed[:, None], keys, rotation_of_row, rotation)[:, :, 0]
+        weights = softmax_over_few(logits if key_bias is None else logits + key_bias)
+        read = (weights @ keys).flatten(1)  # (batch, heads * hidden)
+        added = read @ self.value_to_out().flatten(0, 1) + self.attention_out.bias
+        return self.feed_forward(row + self.dropout(added))
+
+    def attention_logits(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        rotation_of_queries: Rotation | None = None,
+        rotation_of_keys: Rotation | None = None,
+    ) -> Tensor:
+        """Attention logits (batch, heads, n_queries, n_keys) between normalised rows (batch, n, hidden)."""
+        query_weight, key_weight, _ = self.query_key_value.weight.chunk(3)
+        of_heads = (len(keys), -1, self.n_heads, self.head_size)
+        query = F.linear(queries, query_weight * self.logit_scale).view(of_heads)
+        key = F.linear(keys, key_weight).view(of_heads)
+        if rotation_of_queries is not None and rotation_of_keys is not None:
+            query, key = rotate(query, rotation_of_queries), rotate(key, rotation_of_keys)
+        return query.transpose(1, 2) @ key.permute(0, 2, 3, 1)
+
+    def query_to_key(self) -> Tensor:
+        """Matrix (hidden, heads * hidden) from a normalised row to what its query of each head looks for in others."""
+        query, key, _ = self.query_key_value.weight.view(3, self.n_heads, self.head_size, -1).unbind()
+        return (query.transpose(1, 2) @ key).transpose(0, 1).flatten(1) * self.logit_scale
+
+    def value_to_out(self) -> Tensor:
+        """Matrices (heads, hidden, hidden) from a normalised row to what each head adds where it attends to it."""
+        _, _, value = self.query_key_value.weight.view(3, self.n_heads, self.head_size, -1).unbind()
+        out = self.attention_out.weight.view(-1, self.n_heads, self.head_size)
+        return value.transpose(1, 2) @ out.permute(1, 2, 0)
+
+    def feed_forward(self, rows: Tensor) -> Tensor:
+        """Apply the second sub-layer to rows (..., hidden)."""
+        inner = F.relu(self.ffn_in(self.ffn_norm(rows)), inplace=True)
+        added: Tensor = self.dropout(self.ffn_out(inner))
+        return rows + added
+
+    def feed_forward_(self, rows: Tensor) -> Tensor:
+        """Apply the second sub-layer to contiguous rows (..., hidden) in place, without dropout or gradient."""
+        flat = rows.view(-1, rows.shape[-1])
+        for part in torch.split(flat, CPU_CACHE_ROWS if flat.device.type == "cpu" else len(flat)):
+            inner = F.relu(self.ffn_in(self.ffn_norm(part)), inplace=True)
+            part.addmm_(inner, self.ffn_out.weight.t()).add_(self.ffn_out.bias)
+        return rows
+
+
+def softmax_over_few(logits: Tensor) -> Tensor:
+    """Softmax over the last dimension; torch's own is many times slower on a CPU for fewer than 16 values."""
+    if logits.device.type != "cpu":
+        return torch.softmax(logits, dim=-1)
+    exponential = (logits - logits.amax(-1, keepdim=True)).exp_()
+    return exponential / exponential.sum(-1, keepdim=True)

@@ -1,0 +1,1 @@
+"""The published configurations, and how settings become tokenizers and detectors."""

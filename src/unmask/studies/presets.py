@@ -1,0 +1,88 @@
+"""Settings by name: the published configurations, or a TOML file of the same shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from unmask.config import checked_arguments, read_toml
+from unmask.detectors import KINDS as DETECTORS
+from unmask.detectors import Detector, detector_class
+from unmask.errors import UsageError, nearest
+from unmask.tokenizers import KINDS as TOKENIZERS
+from unmask.tokenizers import Tokenizer, tokenizer_class
+
+_FOLDER = files("unmask") / "studies" / "presets"
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What to train: a description, a table for the tokenizer and one for the detector."""
+
+    name: str
+    description: str
+    tokenizer: Mapping[str, Any]
+    detector: Mapping[str, Any]
+
+    def new_tokenizer(self, changes: Mapping[str, Any] | None = None) -> Tokenizer:
+        """Make the tokenizer, not fitted yet; ``changes`` override settings."""
+        where = f"{self.name}, [tokenizer]"
+        kind, settings = _kind_and_settings(self.tokenizer, changes or {}, TOKENIZERS, where)
+        chosen = tokenizer_class(kind)
+        return chosen(**checked_arguments(chosen, settings, where=where))
+
+    def new_detector(self, tokenizer: Tokenizer, changes: Mapping[str, Any] | None = None) -> Detector:
+        """Make the detector, not fitted yet; ``changes`` override settings."""
+        where = f"{self.name}, [detector]"
+        kind, settings = _kind_and_settings(self.detector, changes or {}, DETECTORS, where)
+        chosen = detector_class(kind)
+        return chosen(**checked_arguments(chosen, settings | {"tokenizer": tokenizer}, where=where))
+
+
+def preset_names() -> list[str]:
+    """Names of the presets that ship with the package."""
+    names = [entry.name.removesuffix(".toml") for entry in _FOLDER.iterdir() if entry.name.endswith(".toml")]
+    return sorted(names, key=lambda name: (*name.rsplit("-", 1)[:1], int(name.rsplit("-", 1)[1])))
+
+
+def load_preset(name: str) -> Preset:
+    """Load a preset by its name, or by the path of a TOML file of the same shape.
+
+    >>> load_preset("gluino-lut-456").description
+    'gluino study, look-up table with 4 bins per variable (published configuration)'
+    """
+    is_file = name.endswith(".toml")
+    if not is_file and name not in preset_names():
+        raise UsageError(f"unknown preset {name!r}; {nearest(name, preset_names())}, or give the path of a .toml file")
+    path = Path(name) if is_file else Path(str(_FOLDER / f"{name}.toml"))
+    content = read_toml(path)
+    known = ("description", "tokenizer", "detector")
+    for key in content:
+        if key not in known:
+            raise UsageError(f"{path}: unknown entry {key!r}; {nearest(key, known)}")
+    for key in ("tokenizer", "detector"):
+        if not isinstance(content.get(key), dict):
+            raise UsageError(f"{path}: there is no table [{key}]")
+    return Preset(path.stem, str(content.get("description", "")), content["tokenizer"], content["detector"])
+
+
+def _kind_and_settings(
+    table: Mapping[str, Any], changes: Mapping[str, Any], known: tuple[str, ...], where: str
+) -> tuple[str, dict[str, Any]]:
+    settings = _merged(table, changes)
+    kind = settings.pop("kind", None)
+    if kind not in known:
+        raise UsageError(f"{where}: kind is {kind!r}; {nearest(str(kind), known)}")
+    return kind, settings
+
+
+def _merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Take over ``changes``, within tables one entry at a time."""
+    merged = dict(table)
+    for key, value in changes.items():
+        inner = merged.get(key)
+        merged[key] = _merged(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
+    return merged
