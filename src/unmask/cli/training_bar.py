@@ -60,6 +60,7 @@ class TrainingBar(Reporter):
             f"validation {record.validation_loss:.4f}  rate {record.learning_rate:.2g}  "
             f"{record.events_per_second:,.0f} events/s  at most {left / 60:.0f} min left{further}",
             highlight=False,
+            soft_wrap=True,
         )
         if self.board:
             for name in ("mean_batch_loss", "training_loss", "validation_loss", "learning_rate", "events_per_second"):

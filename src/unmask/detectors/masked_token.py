@@ -137,7 +137,7 @@ class MaskedTokenDetector(Detector):
         where = pick_device(device)
         network = self.network_.to(where)
         parts = [
-            token_losses(network, torch.from_numpy(np.ascontiguousarray(part)).to(where)).cpu().numpy()
+            token_losses(network, torch.tensor(part, device=where)).cpu().numpy()
             for part in np.array_split(tokens.tokens, max(1, -(-len(tokens) // _BATCH_EVENTS)))
         ]
         return np.concatenate(parts)
@@ -192,8 +192,7 @@ class _MaskedTokenTask(Task):
     def __init__(self, network: MaskedTokenTransformer, tokens: TokenSet, validation: TokenSet, seed: int) -> None:
         self.network = network
         self.n_train = len(tokens)
-        self.tokens = torch.from_numpy(np.ascontiguousarray(tokens.tokens))
-        self.validation = torch.from_numpy(np.ascontiguousarray(validation.tokens))
+        self.tokens, self.validation = torch.tensor(tokens.tokens), torch.tensor(validation.tokens)
         # The divergence rule compares losses on samples of equal size.
         drawn = np.random.default_rng(seed).permutation(len(tokens))[: len(validation)]
         self.training_sample = self.tokens[torch.from_numpy(np.sort(drawn))]
