@@ -114,7 +114,8 @@ def _shuffled_objects(events: EventSet, rng: Generator) -> EventSet:
     """The same events with their objects in random order, padding last."""
 
     order = np.argsort(np.where(events.is_object, rng.random(events.tag.shape), 2.0), axis=1)
-    return replace(events, **{name: np.take_along_axis(array, order, 1) for name, array in _columns(events).items()})
+    shuffled: Columns = {name: np.take_along_axis(array, order, 1) for name, array in _columns(events).items()}
+    return replace(events, **shuffled)
 
 
 def _rebuilt(events: EventSet, columns: Columns, met_mev: npt.NDArray[np.floating] | None = None) -> EventSet:
