@@ -10,17 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.cli.running import unmask
 from unmask import load_sample, read_events
 from unmask.events.readers.parquet import read_provenance
 
 GOOD = "1;ttH;1;62161;-1.374;b,240064,190606,-0.697959,2.90092;j,64597.8,47120.1,-0.832683,0.548982;\n"
 SOFT = "2;ttW;1;56530.8;1.58663;j,93977.1,85781.8,0.412317,2.31003;\n"
 BAD = "3;ttW;1;56530.8;1.58663;q,93977.1,85781.8,0.412317,2.31003;\n"
-
-
-def unmask(*arguments: str | Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from unmask.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=os.environ | (environment or {}), check=False)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli import data, detector, tokenizer
+from unmask.cli import data, detector, evaluate, tokenizer
 
 app = typer.Typer(
     name="unmask",
@@ -23,6 +23,7 @@ app.add_typer(data.app, name="data")
 app.add_typer(tokenizer.app, name="tokenizer")
 app.command()(detector.train)
 app.command()(detector.score)
+app.command()(evaluate.evaluate)
 app.command("list")(detector.list_)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 Label = Literal["background", "signal", "unknown"]
+SAMPLE = "sample:"
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 LABELS: dict[Label, int] = {"background": 0, "signal": 1, "unknown": -1}
@@ -36,7 +37,8 @@ class Reading:
             list[Path],
             typer.Argument(
                 metavar="FILE...",
-                help="Dark Machines CSV (plain, gzip, zstd), 92-column CSV/HDF5/NPZ, ROOT or Parquet files.",
+                help="Dark Machines CSV (plain, gzip, zstd), 92-column CSV/HDF5/NPZ, ROOT or Parquet files; "
+                "sample:gluino and sample:four-top are those that ship with unmask.",
             ),
         ],
         *,
@@ -65,7 +67,7 @@ class Reading:
     ) -> None:
         from unmask.events.readers import BadEvents, ReadOptions
 
-        self.files = list(files)
+        self.files = [resolve(file) for file in files]
         self.kind = file_format
         self.signal_process = list(signal_process or [])
         self.bad: BadEvents = BadEvents(skip=skip_bad)
@@ -85,7 +87,7 @@ class Reading:
         from unmask.events.readers import stream_events
 
         processes: dict[str, None] = {}
-        for file in files or self.files:
+        for file in [resolve(file) for file in files] if files else self.files:
             with progress_bar(f"reading {file.name}") as progress:
                 for events in stream_events(
                     file,
@@ -141,6 +143,14 @@ def reads_events(command: Callable[..., None]) -> Callable[..., None]:
     wrapper.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     return wrapper
+
+
+def resolve(path: Path) -> Path:
+    """Turn ``sample:gluino`` into the path of the sample; any other path stays."""
+    from unmask.events.sample import sample_path
+
+    name = str(path)
+    return sample_path(name.removeprefix(SAMPLE)) if name.startswith(SAMPLE) else path
 
 
 def parse_selection(texts: Sequence[str]) -> dict[str, dict[str, Any]]:

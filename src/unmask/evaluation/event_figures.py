@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.errors import UsageError
-from unmask.evaluation.plotting import BACKGROUND_COLOUR, SIGNAL_COLOUR, new_figure
+from unmask.evaluation.plotting import BACKGROUND_COLOUR, SIGNAL_COLOUR, label_decades, new_figure
 from unmask.events.event_set import BACKGROUND, SIGNAL, UNKNOWN, EventSet
 from unmask.events.objects import MAX_OBJECTS
 
@@ -51,6 +51,7 @@ def plot_events(events: EventSet, path: Path) -> None:
             axis.set_xlabel(title)
             if title.startswith("pT"):
                 axis.set_xscale("log")
+                label_decades(axis.xaxis)
             if edges is not whole and "eta" not in title:
                 axis.set_yscale("log")
         axes[0, 0].legend(fontsize=8)

@@ -11,6 +11,7 @@ from unmask.artifacts import atomic_path
 from unmask.errors import UsageError, require
 
 if TYPE_CHECKING:
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "pdf", "svg")
@@ -41,6 +42,15 @@ def new_figure(path: Path, n_rows: int, n_columns: int, size: tuple[float, float
         figure = Figure(figsize=size)  # without pyplot: no window, no global state
         yield figure.subplots(n_rows, n_columns, squeeze=False, **options)
         _write(figure, path)
+
+
+def label_decades(axis: Axis) -> None:
+    """Label a logarithmic axis of energies at 10, 20, 50, 100, ..., in plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0), numticks=9))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_locator(NullLocator())
 
 
 def _write(figure: Figure, path: Path) -> None:

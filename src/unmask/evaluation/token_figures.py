@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unmask.evaluation.plotting import BACKGROUND_COLOUR, SIGNAL_COLOUR, new_figure
+from unmask.evaluation.plotting import BACKGROUND_COLOUR, SIGNAL_COLOUR, label_decades, new_figure
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
@@ -77,7 +77,7 @@ def plot_code_usage(occurrence: FloatArray, path: Path, *, title: str = "") -> N
         axis = axes[0, 0]
         axis.stairs(np.sort(occurrence)[::-1], np.arange(n_codes + 1), color=BACKGROUND_COLOUR, label="background")
         axis.axhline(1 / n_codes, color="0.4", linestyle=":", label="equal use")
-        axis.set(xlabel="code, most used first", ylabel="share of tokens", yscale="log")
+        axis.set(xlabel="code, most used first", ylabel="share of tokens", ylim=(0, None))
         usage = f"{n_used} of {n_codes} codes used, perplexity {perplexity:.0f}"
         axis.set_title(f"{title}: {usage}", loc="left", fontsize=9)
         axis.legend()
@@ -100,7 +100,10 @@ def plot_closure(original: Mapping[str, FloatArray], reconstructed: Mapping[str,
             upper.stairs(after, edges, color=SIGNAL_COLOUR, label="reconstructed")
             lower.stairs(np.divide(after, before, out=np.ones(len(before)), where=before > 0), edges, baseline=None)
             lower.axhline(1, color="0.4", linestyle=":")
-            lower.set(xlabel=name, ylim=(0.5, 1.5), xscale="log" if is_energy else "linear")
+            lower.set(xlabel=name, ylim=(0.5, 1.5))
+            if is_energy:
+                lower.set_xscale("log")
+                label_decades(lower.xaxis)
         axes[0, 0].set_ylabel("objects")
         axes[1, 0].set_ylabel("ratio")
         axes[0, 0].legend()

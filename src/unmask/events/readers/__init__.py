@@ -14,7 +14,20 @@ from unmask.events.flat import to_event_set
 from unmask.events.kinds import KINDS, Kind
 from unmask.events.readers.base import Reader, ReadOptions, Source, damaged, open_text
 
-__all__ = ["KINDS", "BadEvents", "Kind", "ReadOptions", "detect_kind", "read_events", "stream_events"]
+__all__ = [
+    "KINDS",
+    "SEEKABLE_KINDS",
+    "BadEvents",
+    "Kind",
+    "ReadOptions",
+    "count_entries",
+    "detect_kind",
+    "read_events",
+    "stream_events",
+]
+
+#: Where some entries can be read without all that stand before them.
+SEEKABLE_KINDS: tuple[Kind, ...] = ("parquet", "delphes", "nanoaod", "physlite")
 
 _MODULES: dict[Kind, str] = {
     "darkmachines": "darkmachines_csv",
@@ -52,7 +65,10 @@ def stream_events(
     path = Path(path)
     options = options or ReadOptions()
     source = Source(path, options, bad or BadEvents(), progress)
-    reader = _reader(kind or detect_kind(path))
+    kind = kind or detect_kind(path)
+    if options.entries is not None and kind not in SEEKABLE_KINDS:
+        raise UsageError(f"{path}: some entries alone are read from {', '.join(SEEKABLE_KINDS)} files, not {kind}")
+    reader = _reader(kind)
     label = UNKNOWN if options.label is None else options.label
     n_events, n_skipped_before = 0, source.bad.n_skipped
     for chunk in reader(source):
@@ -65,6 +81,30 @@ def stream_events(
     if not n_events and source.bad.n_skipped == n_skipped_before:
         raise source.error("the file holds no events")
     progress(1.0)
+
+
+def count_entries(path: Path, *, kind: Kind | None = None, options: ReadOptions | None = None) -> int | None:
+    """How many entries a file of one of ``SEEKABLE_KINDS`` has; None for others, which must be read to know.
+
+    Raises
+    ------
+    BadDataError
+        If the file is not there, of no known kind, or damaged.
+    """
+    kind = kind or detect_kind(path)
+    options = options or ReadOptions()
+    if kind == "parquet":
+        from unmask.events.readers.parquet import EVENTS_TABLE
+        from unmask.tables import open_table
+
+        with open_table(path, EVENTS_TABLE) as (table, _):
+            return int(table.metadata.num_rows)
+    if kind in ("delphes", "nanoaod", "physlite"):
+        from unmask.events.readers.root_files import open_root, pick_tree
+
+        with open_root(path) as file:
+            return pick_tree(file, path, kind, options.tree).n_entries
+    return None
 
 
 def read_events(

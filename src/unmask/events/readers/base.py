@@ -38,6 +38,7 @@ class ReadOptions:
     tree : name of the TTree or RNTuple, where a ROOT file has several.
     dataset : name of the array, where an HDF5 or NPZ file has several.
     selection : changes to the table of object selections of the ROOT readers, ``{"jet": {"min_pt_gev": 30}}``.
+    entries : first and one past the last entry to read, of a Parquet or ROOT file; None reads all.
     """
 
     unit: Unit | None = None
@@ -47,6 +48,7 @@ class ReadOptions:
     tree: str | None = None
     dataset: str | None = None
     selection: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    entries: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from unmask.artifacts import Json
 from unmask.errors import ArtifactError, UsageError
@@ -113,11 +114,24 @@ def stream(source: Source) -> Iterator[Chunk]:
         raise UsageError(f"{source.path}: an events file of unmask is in MeV; leave out the unit {source.options.unit}")
     columns = list(EVENTS_TABLE.columns)
     with open_table(source.path, EVENTS_TABLE) as (file, _):
-        first = 0
-        for batch in file.iter_batches(source.options.chunk_events, columns=columns, use_threads=False):
-            yield _to_chunk(batch, first, source)
-            first += len(batch)
-            source.progress(first / file.metadata.num_rows)
+        first, last = source.options.entries or (0, file.metadata.num_rows)
+        row_groups, position = _row_groups(file, first, last)
+        for batch in file.iter_batches(
+            source.options.chunk_events, row_groups=row_groups, columns=columns, use_threads=False
+        ):
+            before, end = max(first - position, 0), min(last - position, len(batch))
+            if before < end:
+                yield _to_chunk(batch.slice(before, end - before), position + before, source)
+                source.progress((position + end - first) / (last - first))
+            position += len(batch)
+
+
+def _row_groups(file: pq.ParquetFile, first: int, last: int) -> tuple[list[int], int]:
+    """The row groups that hold rows ``first`` to ``last``, and the first row in them."""
+    sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+    start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    chosen = np.flatnonzero((start[:-1] < last) & (start[1:] > first))
+    return chosen.tolist(), int(start[chosen[0]]) if len(chosen) else 0
 
 
 def _to_chunk(batch: pa.RecordBatch, first: int, source: Source) -> Chunk:

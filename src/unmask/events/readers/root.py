@@ -101,12 +101,14 @@ def stream_root(source: Source, layout: Layout) -> Iterator[Chunk]:
     table = selection_table(layout.kind, source.options.selection)
     with open_root(source.path) as file:
         tree = pick_tree(file, source.path, layout.kind, source.options.tree)
-        for start in range(0, tree.n_entries, source.options.chunk_events):
-            entries = Entries(tree, start, min(start + source.options.chunk_events, tree.n_entries))
+        first, last = source.options.entries or (0, tree.n_entries)
+        last = min(last, tree.n_entries)
+        for start in range(first, last, source.options.chunk_events):
+            entries = Entries(tree, start, min(start + source.options.chunk_events, last))
             # Numbers that are not finite stay as they are, for the checks to find.
             with np.errstate(all="ignore"):
                 events = _flat_events(entries, layout, table, source.default_process)
-            source.progress(entries.stop / tree.n_entries)
+            source.progress((entries.stop - first) / (last - first))
             yield Chunk(events, lambda index, row=events.row: f"entry {row[index]}")  # type: ignore[misc]
 
 

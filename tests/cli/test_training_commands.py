@@ -1,0 +1,154 @@
+"""`unmask tokenizer`, `train`, `score` and `evaluate` as a user runs them, from events to figures of merit."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.running import unmask
+from unmask import load_sample, read_events, write_events
+from unmask.detectors import load_detector
+from unmask.detectors.scores import read_scores
+from unmask.tokenizers import load_tokenizer, read_tokens
+
+FAST = ("--set", "training.max_epochs=2", "--set", "training.learning_rate=2e-3", "--set", "training.schedule=constant")
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with train, validation and test events of the gluino sample."""
+    folder = tmp_path_factory.mktemp("events")
+    sample = load_sample("gluino")
+    chosen = sample[np.sort(np.random.default_rng(1).permutation(len(sample))[:6000])]
+    write_events(folder / "all.parquet", chosen)
+    assert unmask("data", "split", folder / "all.parquet", "--out", folder, "--seed", "1").returncode == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(events: Path) -> Path:
+    out = events / "model"
+    result = unmask(
+        "train", events / "train.parquet", "--validation", events / "validation.parquet", "--out", out, "--device",
+        "cpu", *FAST,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "2 epochs, best validation loss" in result.stdout
+    assert "epoch   2" in result.stderr
+    return out
+
+
+def test_scores_tell_gluinos_from_background(model: Path, events: Path, tmp_path: Path) -> None:
+    out = tmp_path / "scores.parquet"
+    result = unmask("score", model, events / "test.parquet", "--out", out, "--token-losses")
+    assert result.returncode == 0, result.stderr
+    scores, test = read_scores(out), read_events(events / "test.parquet")
+    np.testing.assert_array_equal(scores.row, test.row)
+    assert scores.token_loss is not None
+    np.testing.assert_allclose(scores.score, scores.token_loss.mean(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(scores.score, load_detector(model).score_events(test), rtol=1e-6)
+    rows = json.loads(unmask("evaluate", out, "--json").stdout)
+    assert rows[0]["AUC"]["low"] > 0.8  # a gluino pair has far more objects than a background event
+    assert "AUC" in unmask("evaluate", out).stdout
+
+
+def test_chunks_and_threads_do_not_change_scores(model: Path, events: Path, tmp_path: Path) -> None:
+    unmask("score", model, events / "test.parquet", "--out", tmp_path / "a.parquet")
+    unmask(
+        "score", model, events / "test.parquet", "--out", tmp_path / "b.parquet", "--chunk-events", "77",
+        environment={"OMP_NUM_THREADS": "2"},
+    )  # fmt: skip
+    np.testing.assert_allclose(
+        read_scores(tmp_path / "a.parquet").score, read_scores(tmp_path / "b.parquet").score, atol=1e-5
+    )
+
+
+def test_named_scores(model: Path, events: Path, tmp_path: Path) -> None:
+    found = {}
+    for how in ("sum", "max", "mean-real"):
+        assert unmask("score", model, events / "test.parquet", "--score", how, "--out", tmp_path / how).returncode == 0
+        found[how] = read_scores(tmp_path / how).score
+    assert (found["max"] <= found["sum"]).all()
+    wrong = unmask("score", model, events / "test.parquet", "--score", "mode", "--out", tmp_path / "no.parquet")
+    assert wrong.returncode == 2
+    assert "mean-real" in wrong.stderr
+    assert not (tmp_path / "no.parquet").exists()
+
+
+def test_running_again_continues_and_other_settings_are_refused(model: Path, events: Path) -> None:
+    arguments = ("train", events / "train.parquet", "--validation", events / "validation.parquet", "--out", model)
+    again = unmask(*arguments, "--device", "cpu", *FAST)
+    assert again.returncode == 0
+    assert "epoch" not in again.stderr  # nothing was left to do
+    other = unmask(*arguments, "--device", "cpu", *FAST, "--set", "training.batch_size=256")
+    assert other.returncode == 1
+    assert "batch_size 512 -> 256" in other.stderr
+
+
+def test_signal_is_refused(events: Path, tmp_path: Path) -> None:
+    for command in (("train",), ("tokenizer", "fit")):
+        result = unmask(*command, events / "all.parquet", "--out", tmp_path / "out")
+        assert result.returncode == 2
+        assert "labelled signal" in result.stderr
+        assert not (tmp_path / "out").exists()
+
+
+def test_a_tampered_model_is_refused(model: Path, events: Path, tmp_path: Path) -> None:
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(model, copy)
+    manifest = copy / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"padding": "predict"', '"padding": "ignore"'))
+    result = unmask("score", copy, events / "test.parquet", "--out", tmp_path / "scores.parquet")
+    assert result.returncode == 3
+    assert "changed after it was saved" in result.stderr
+    missing = unmask("score", tmp_path / "nothing", events / "test.parquet")
+    assert missing.returncode == 3
+    assert "no manifest.json here" in missing.stderr
+
+
+def test_lookup_table_from_the_command_line(events: Path, tmp_path: Path) -> None:
+    tokenizer = tmp_path / "lut"
+    arguments = (events / "train.parquet", "--validation", events / "validation.parquet", "--out", tokenizer)
+    result = unmask("tokenizer", "fit", *arguments, "--kind", "lookup", "--set", "n_bins=5")
+    assert "885 codes" in result.stdout
+    shown = unmask("tokenizer", "show", tokenizer, "--token", "130", "--token", "0").stdout
+    assert "b-jet" in shown
+    assert "padding" in shown
+    assert unmask("tokenizer", "show", tokenizer, "--token", "886").returncode == 2
+    assert json.loads(unmask("tokenizer", "show", tokenizer, "--json").stdout)["n_codes"] == 885
+    tokens = tmp_path / "tokens.parquet"
+    assert unmask("tokenizer", "encode", tokenizer, events / "test.parquet", "--out", tokens).returncode == 0
+    expected = load_tokenizer(tokenizer).encode(read_events(events / "test.parquet"))
+    assert read_tokens(tokens).equals(expected)
+    drawn = unmask("tokenizer", "show", tokenizer, "--events", events / "test.parquet", "--figures", tmp_path / "f")
+    assert drawn.returncode == 0, drawn.stderr
+    assert {path.name for path in (tmp_path / "f").iterdir()} == {"code-usage.png", "token-occurrence.png"}
+
+
+def test_vqvae_from_the_command_line(events: Path, tmp_path: Path) -> None:
+    tokenizer = tmp_path / "vq"
+    result = unmask(
+        "tokenizer", "fit", events / "train.parquet", "--validation", events / "validation.parquet", "--kind", "vqvae",
+        "--set", "n_codes=32", "--set", "hidden=16", "--set", "training.max_epochs=2", "--device", "cpu", "--out",
+        tokenizer,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "usage" in result.stderr
+    assert "rms log pt" in result.stdout
+    figures = tmp_path / "figures"
+    drawn = unmask(
+        "tokenizer", "show", tokenizer, "--events", events / "test.parquet", "--figures", figures, "--figure-format",
+        "svg",
+    )  # fmt: skip
+    assert drawn.returncode == 0, drawn.stderr
+    assert {path.name for path in figures.iterdir()} == {"code-usage.svg", "token-occurrence.svg", "closure.svg"}
+    assert len((tmp_path / "vq.run" / "log.jsonl").read_text().splitlines()) == 2
+
+
+def test_list_names_presets_tokenizers_and_detectors() -> None:
+    shown = unmask("list").stdout
+    for name in ("four-top-vq-1700", "gluino-lut-456", "lookup-table", "vqvae", "masked-token"):
+        assert name in shown

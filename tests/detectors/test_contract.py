@@ -1,0 +1,117 @@
+"""What every detector promises; a line in DETECTORS is all that a new one needs here."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unmask import load_sample
+from unmask.detectors import Detector, load_detector
+from unmask.detectors.masked_token import MaskedTokenDetector
+from unmask.errors import NotFittedError, UsageError
+from unmask.events.event_set import EventSet
+from unmask.tokenizers.lookup_table import LookupTableTokenizer
+from unmask.training import TrainingSettings
+
+TRAINING = TrainingSettings(max_epochs=2, batch_size=128, learning_rate=3e-3, device="cpu")
+DETECTORS: dict[str, Callable[[int], Detector]] = {
+    "masked-token, padding predicted": lambda seed: MaskedTokenDetector(
+        LookupTableTokenizer(3), hidden=16, n_heads=2, training=TRAINING, seed=seed
+    ),
+    "masked-token, padding ignored": lambda seed: MaskedTokenDetector(
+        LookupTableTokenizer(3), hidden=16, n_heads=2, padding="ignore", position="rotary", training=TRAINING, seed=seed
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def sample() -> tuple[EventSet, EventSet, EventSet]:
+    """Training, validation and test events; the last with signal."""
+    events = load_sample("gluino")
+    events = events[np.random.default_rng(0).permutation(len(events))[:2500]]
+    background, signal = events[events.label == 0], events[events.label == 1]
+    assert len(signal) > 100
+    return background[:1500], background[1500:1800], events[-500:]
+
+
+@pytest.fixture(scope="module", params=DETECTORS)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def fitted(name: str, sample: tuple[EventSet, EventSet, EventSet]) -> Detector:
+    return DETECTORS[name](1).fit(sample[0], sample[1])
+
+
+def test_one_finite_number_an_event(fitted: Detector, sample: tuple[EventSet, EventSet, EventSet]) -> None:
+    scores = fitted.score_events(sample[2])
+    assert scores.shape == (500,)
+    assert scores.dtype == np.float64
+    assert np.isfinite(scores).all()
+    assert len(np.unique(scores)) > 400
+    assert fitted.score_events(sample[2][:0]).shape == (0,)
+
+
+def test_same_seed_same_scores(name: str, fitted: Detector, sample: tuple[EventSet, EventSet, EventSet]) -> None:
+    again, other = (DETECTORS[name](seed).fit(sample[0], sample[1]) for seed in (1, 2))
+    np.testing.assert_array_equal(again.score_events(sample[2]), fitted.score_events(sample[2]))
+    assert not np.array_equal(other.score_events(sample[2]), fitted.score_events(sample[2]))
+
+
+def test_saved_and_loaded_it_scores_the_same(
+    fitted: Detector, sample: tuple[EventSet, EventSet, EventSet], tmp_path: Path
+) -> None:
+    fitted.save(tmp_path / "model")
+    loaded = load_detector(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.score_events(sample[2]), fitted.score_events(sample[2]))
+    assert loaded.fitted_on_ == fitted.fitted_on_
+    assert not list((tmp_path / "model").rglob("*.pkl"))
+
+
+def test_a_score_does_not_depend_on_other_events(fitted: Detector, sample: tuple[EventSet, EventSet, EventSet]) -> None:
+    whole = fitted.score_events(sample[2])
+    parts = np.concatenate([fitted.score_events(part) for part in sample[2].chunks(77)])
+    np.testing.assert_allclose(parts, whole, atol=1e-5)
+    order = np.random.default_rng(3).permutation(500)
+    np.testing.assert_allclose(fitted.score_events(sample[2][order]), whole[order], atol=1e-5)
+
+
+def test_content_of_padding_never_matters(fitted: Detector, sample: tuple[EventSet, EventSet, EventSet]) -> None:
+    events = sample[2]
+    junk = {
+        column: np.where(events.is_object, getattr(events, column), np.float32(7e4))
+        for column in ("energy_mev", "pt_mev", "eta", "phi")
+    }
+    np.testing.assert_array_equal(fitted.score_events(replace(events, **junk)), fitted.score_events(events))
+
+
+def test_signal_is_refused(name: str, sample: tuple[EventSet, EventSet, EventSet]) -> None:
+    for train, validation in ((sample[2], sample[1]), (sample[0], sample[2])):
+        with pytest.raises(UsageError, match="labelled signal"):
+            DETECTORS[name](1).fit(train, validation)
+    with pytest.raises(UsageError, match="one of them has none"):
+        DETECTORS[name](1).fit(sample[0], sample[1][:0])
+
+
+def test_not_fitted_is_a_clear_error(name: str, sample: tuple[EventSet, EventSet, EventSet], tmp_path: Path) -> None:
+    with pytest.raises(NotFittedError, match="not been fitted"):
+        DETECTORS[name](1).score_events(sample[2])
+    with pytest.raises(NotFittedError, match="not been fitted"):
+        DETECTORS[name](1).save(tmp_path / "model")
+
+
+def test_it_finds_a_toy_anomaly(name: str, sample: tuple[EventSet, EventSet, EventSet]) -> None:
+    """Events in which every object has become a photon, which background hardly has."""
+    from unmask.evaluation.metrics import roc_auc
+
+    detector = DETECTORS[name](1)
+    assert isinstance(detector, MaskedTokenDetector)
+    detector.training = replace(detector.training, max_epochs=15)
+    detector.fit(sample[0], sample[1])
+    background = sample[1]
+    photons = replace(background, tag=np.where(background.is_object, 7, 0).astype(np.uint8))
+    score = np.concatenate([detector.score_events(background), detector.score_events(photons)])
+    assert roc_auc(score, np.arange(len(score)) >= len(background)).value > 0.95
