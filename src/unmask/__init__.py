@@ -9,23 +9,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from unmask.detectors import load_detector
+    from unmask.detectors.masked_token import MaskedTokenDetector
     from unmask.events.event_set import EventSet, concatenate_events
     from unmask.events.readers import BadEvents, ReadOptions, read_events, stream_events
     from unmask.events.readers.parquet import write_events
     from unmask.events.sample import load_sample
     from unmask.events.splits import split_background
+    from unmask.tokenizers import load_tokenizer
     from unmask.tokenizers.base import Tokenizer, TokenSet
     from unmask.tokenizers.lookup_table import LookupTableTokenizer
+    from unmask.tokenizers.vqvae import VQVAETokenizer
+    from unmask.training import TrainingSettings
 
 _HOME = {
     "BadEvents": "unmask.events.readers",
     "EventSet": "unmask.events.event_set",
     "LookupTableTokenizer": "unmask.tokenizers.lookup_table",
+    "MaskedTokenDetector": "unmask.detectors.masked_token",
     "ReadOptions": "unmask.events.readers",
     "TokenSet": "unmask.tokenizers.base",
     "Tokenizer": "unmask.tokenizers.base",
+    "TrainingSettings": "unmask.training",
+    "VQVAETokenizer": "unmask.tokenizers.vqvae",
     "concatenate_events": "unmask.events.event_set",
+    "load_detector": "unmask.detectors",
     "load_sample": "unmask.events.sample",
+    "load_tokenizer": "unmask.tokenizers",
     "read_events": "unmask.events.readers",
     "split_background": "unmask.events.splits",
     "stream_events": "unmask.events.readers",
@@ -36,11 +46,16 @@ __all__ = [
     "BadEvents",
     "EventSet",
     "LookupTableTokenizer",
+    "MaskedTokenDetector",
     "ReadOptions",
     "TokenSet",
     "Tokenizer",
+    "TrainingSettings",
+    "VQVAETokenizer",
     "concatenate_events",
+    "load_detector",
     "load_sample",
+    "load_tokenizer",
     "read_events",
     "split_background",
     "stream_events",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -20,8 +21,10 @@ from rich.progress import (
 )
 from rich.table import Table
 
-out = Console()
-err = Console(stderr=True)
+#: Of several processes that torchrun has started to train together only the first speaks and saves.
+IS_FIRST_PROCESS = int(os.environ.get("WORLD_SIZE", "1")) < 2 or os.environ.get("RANK", "0") == "0"
+out = Console(quiet=not IS_FIRST_PROCESS)
+err = Console(stderr=True, quiet=not IS_FIRST_PROCESS)
 
 
 def note(text: str) -> None:
@@ -38,7 +41,7 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
     """Print a result as a table: first column words, the others numbers."""
     table = Table(title=title, title_justify="left", header_style="bold")
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right")
+        table.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
     for row in rows:
         table.add_row(*row)
     out.print(table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -67,7 +67,7 @@ class Reading:
     ) -> None:
         from unmask.events.readers import BadEvents, ReadOptions
 
-        self.files = [resolve(file) for file in files]
+        self.files = find_files(files)
         self.kind = file_format
         self.signal_process = list(signal_process or [])
         self.bad: BadEvents = BadEvents(skip=skip_bad)
@@ -87,7 +87,7 @@ class Reading:
         from unmask.events.readers import stream_events
 
         processes: dict[str, None] = {}
-        for file in [resolve(file) for file in files] if files else self.files:
+        for file in find_files(files) if files else self.files:
             with progress_bar(f"reading {file.name}") as progress:
                 for events in stream_events(
                     file,
@@ -145,12 +145,24 @@ def reads_events(command: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
-def resolve(path: Path) -> Path:
-    """Turn ``sample:gluino`` into the path of the sample; any other path stays."""
+def find_files(paths: Iterable[Path]) -> list[Path]:
+    """Turn ``sample:gluino`` into the path of the sample, and a quoted ``*.csv`` into what it matches."""
+    from unmask.errors import UsageError
     from unmask.events.sample import sample_path
 
-    name = str(path)
-    return sample_path(name.removeprefix(SAMPLE)) if name.startswith(SAMPLE) else path
+    files: list[Path] = []
+    for path in paths:
+        name = str(path)
+        if name.startswith(SAMPLE):
+            files.append(sample_path(name.removeprefix(SAMPLE)))
+        elif path.exists() or not any(mark in name for mark in "*?["):
+            files.append(path)
+        else:
+            found = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+            if not found:
+                raise UsageError(f"no file matches {name!r}")
+            files += found
+    return files
 
 
 def parse_selection(texts: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -12,6 +12,8 @@ from unmask.events.readers import read_events
 
 Study = Literal["four-top", "gluino"]
 STUDIES: tuple[Study, ...] = get_args(Study)
+#: A detector trained on the training share of the gluino sample.
+MODEL = "gluino-model"
 
 
 def load_sample(study: Study) -> EventSet:
@@ -24,8 +26,8 @@ def load_sample(study: Study) -> EventSet:
     return read_events(sample_path(study))
 
 
-def sample_path(study: str) -> Path:
-    """Where the events of a sample are."""
-    if study not in STUDIES:
-        raise UsageError(f"there is no sample {study!r}; {nearest(study, STUDIES)}")
-    return Path(str(files("unmask") / "sample" / f"{study}.parquet"))
+def sample_path(name: str) -> Path:
+    """Where something that ships with the package is: the events of a study, or the model ``gluino-model``."""
+    if name not in (known := (*STUDIES, MODEL)):
+        raise UsageError(f"there is no sample {name!r}; {nearest(name, known)}")
+    return Path(str(files("unmask") / "sample" / (name if name == MODEL else f"{name}.parquet")))
