@@ -42,7 +42,11 @@ lint: $(BIN)/.dev  ## style
 types: $(BIN)/.dev
 	$(BIN)/mypy
 
-bench: $(BIN)/.dev  ## throughput and memory, ratios measured side by side in one run
+$(BIN)/.bench: $(BIN)/.dev
+	$(INSTALL) --group bench
+	@touch $@
+
+bench: $(BIN)/.bench  ## throughput and memory, ratios measured side by side in one run
 	$(BIN)/python -m benchmarks
 
 docs: $(BIN)/.dev  ## HTML documentation in docs/_build
