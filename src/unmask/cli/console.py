@@ -29,7 +29,7 @@ err = Console(stderr=True, quiet=not IS_FIRST_PROCESS)
 
 def note(text: str) -> None:
     """Say something that is not a result."""
-    err.print(text, highlight=False, markup=False)
+    err.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def emit_json(value: Any) -> None:

@@ -196,16 +196,22 @@ class _MaskedTokenTask(Task):
         # The divergence rule compares losses on samples of equal size.
         drawn = np.random.default_rng(seed).permutation(len(tokens))[: len(validation)]
         self.training_sample = self.tokens[torch.from_numpy(np.sort(drawn))]
+        self.masked_position = torch.zeros(len(tokens), dtype=torch.int16)
 
     def to(self, device: torch.device) -> None:
         self.network.to(device)
-        self.tokens, self.validation, self.training_sample = (
-            tokens.to(device) for tokens in (self.tokens, self.validation, self.training_sample)
+        self.tokens, self.validation, self.training_sample, self.masked_position = (
+            tensor.to(device) for tensor in (self.tokens, self.validation, self.training_sample, self.masked_position)
         )
 
+    def start_epoch(self) -> None:
+        # For all events before the first step: the same draws however many processes share the batches.
+        for i in range(0, self.n_train, _BATCH_EVENTS):
+            some = slice(i, i + _BATCH_EVENTS)
+            self.masked_position[some] = self.network.draw_masked_position(self.tokens[some])
+
     def training_loss(self, index: Tensor) -> Tensor:
-        tokens = self.tokens[index].long()
-        return self.network.loss(tokens, self.network.draw_masked_position(tokens))
+        return self.network.loss(self.tokens[index].long(), self.masked_position[index].long())
 
     def evaluate(self) -> dict[str, float]:
         return {

@@ -137,13 +137,13 @@ class NormFormerVQVAE(nn.Module):
         quantized = self.quantizer(self.encode(features, is_real, types), is_real)
         decoded = self.decoder(quantized.latents, is_real).float()
         reconstructed = decoded[..., : self.n_features]
-        reconstruction_loss = masked_mean((reconstructed - features).square().mean(-1), is_real)
+        reconstruction_loss = masked_mean((reconstructed - features).square().mean(-1), is_real, self.training)
         if self.n_types:
             assert types is not None, "this network needs the types"
             target = (types - 1).clamp_min(0)  # padding has no class; its entry is not counted
             scores = decoded[..., self.n_features :].transpose(1, 2)
             entropies = functional.cross_entropy(scores, target, reduction="none")
-            reconstruction_loss = reconstruction_loss + masked_mean(entropies, is_real)
+            reconstruction_loss = reconstruction_loss + masked_mean(entropies, is_real, self.training)
         quantizer_loss = quantized.codebook_term + self.gamma * quantized.commitment_term
         loss = reconstruction_loss + self.alpha * quantizer_loss + self.beta * quantized.usage_divergence
         return Reconstruction(reconstructed, quantized.codes, loss, reconstruction_loss)

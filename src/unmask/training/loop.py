@@ -2,6 +2,9 @@
 
 An epoch starts from seeds made of the run's seed and the epoch's number, and ends with a checkpoint. A run that is
 killed goes on from its last finished epoch and ends, on a CPU, with the same weights bit for bit as one that was not.
+
+Started by ``torchrun``, several processes share every batch and do the same steps as one would. All read a checkpoint,
+only the first writes one; any number of processes can continue a run.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from unmask.artifacts import atomic_path
 from unmask.errors import TrainingError, UsageError
 from unmask.training.checkpoints import read_checkpoint, write_checkpoint
 from unmask.training.devices import Precision, pick_device, set_determinism
+from unmask.training.distributed import Processes, join_processes
 from unmask.training.early_stopping import EarlyStopping
 from unmask.training.schedules import Plateau, warmup_cosine
 
@@ -38,6 +42,7 @@ class TrainingSettings:
 
     Attributes
     ----------
+    batch_size : events of a step, all processes together.
     schedule : "constant"; "warmup-cosine" (linear warm-up, cosine to 10 %); "plateau" (halved when validation stalls).
     gradient_clip : largest norm of the gradient; None for no limit.
     min_improvement, patience, divergence : the three rules of early stopping.
@@ -82,6 +87,9 @@ class Task(ABC):
 
     On CUDA the training step is captured as a graph: :meth:`training_loss` must not synchronise, nor let control
     flow depend on data.
+
+    With several processes :meth:`training_loss` sees a part of the batch in each; apart from dropout, random numbers
+    that belong to an event are best drawn in :meth:`start_epoch`, which does the same in all of them.
     """
 
     network: nn.Module
@@ -106,12 +114,15 @@ class Task(ABC):
     def start_training(self) -> None:  # noqa: B027 (most tasks have nothing to do here)
         """Prepare what depends on the initial network, once before the first epoch."""
 
+    def start_epoch(self) -> None:  # noqa: B027
+        """Draw what an epoch needs; tensors that :meth:`training_loss` reads must be changed in place."""
+
     def end_epoch(self) -> None:  # noqa: B027
         """Do what is due after each epoch, before it is evaluated."""
 
 
 class Reporter:
-    """Hears of progress; the default is silent."""
+    """Hears of progress, of several processes in the first alone; the default is silent."""
 
     def epoch_started(self, epoch: int, n_steps: int) -> None: ...
 
@@ -135,22 +146,27 @@ def train(
     Raises
     ------
     TrainingError
-        If the loss becomes NaN or infinite, or the folder holds a run with other settings or data.
+        If the loss becomes NaN or infinite, the folder holds a run with other settings or data, or the processes that
+        train together have different ones.
     """
-    reporter = reporter or Reporter()
-    device = pick_device(settings.device)
+    processes = join_processes(pick_device(settings.device))
+    device = processes.device
+    reporter = reporter if reporter and processes.rank == 0 else Reporter()
     set_determinism(settings.deterministic)
     torch.backends.cuda.matmul.allow_tf32 = settings.precision != "float32"
     torch.manual_seed(derive_seed(settings.seed, "start"))
     task.to(device)
-    run = _Run(task, settings, device, run_folder)
+    run = _Run(task, settings, processes, run_folder)
     if not run.resume():
         with torch.no_grad():
             task.start_training()
+    processes.check_same(json.dumps([run.identity(), len(run.history)]))
+    processes.copy_first(task.network)
     while run.stopped_because is None and len(run.history) < settings.max_epochs:
         run.epoch(reporter)
         reporter.epoch_done(run.history[-1])
         run.save()
+    processes.wait_for_all()  # until the last checkpoint is written
     task.network.load_state_dict(run.best)
     task.network.eval()
     return run.history
@@ -169,11 +185,14 @@ def derive_seed(*parts: object) -> int:
 class _Run:
     """The state of a training between epochs."""
 
-    def __init__(self, task: Task, settings: TrainingSettings, device: torch.device, folder: Path | None) -> None:
+    def __init__(self, task: Task, settings: TrainingSettings, processes: Processes, folder: Path | None) -> None:
         if task.n_train < 1:
             raise UsageError("there are no events to train on")
-        self.task, self.settings, self.device, self.folder = task, settings, device, folder
+        self.task, self.settings, self.processes, self.folder = task, settings, processes, folder
+        self.device = device = processes.device
         self.batch_size = min(settings.batch_size, task.n_train)
+        if self.batch_size < processes.size:
+            raise UsageError(f"a batch of {self.batch_size} events cannot be shared by {processes.size} processes")
         self.stopping = EarlyStopping(settings.min_improvement, settings.patience, settings.divergence)
         self.plateau = Plateau(settings.learning_rate)
         self.history: list[EpochRecord] = []
@@ -188,6 +207,10 @@ class _Run:
         settings, epoch = self.settings, len(self.history)
         torch.manual_seed(derive_seed(settings.seed, "epoch", epoch))
         order = torch.randperm(self.task.n_train).to(self.device)
+        self.task.start_epoch()
+        if self.processes.rank:
+            # Dropout is to differ between the parts of a batch.
+            torch.manual_seed(derive_seed(settings.seed, "epoch", epoch, "process", self.processes.rank))
         # An incomplete last batch is left out; another one every epoch, since the order is drawn anew.
         n_steps = self.task.n_train // self.batch_size
         reporter.epoch_started(epoch, n_steps)
@@ -201,10 +224,11 @@ class _Run:
         mean_batch_loss = float(self.loss_sum) / n_steps  # waits for the device
         seconds = time.perf_counter() - started
         torch.manual_seed(derive_seed(settings.seed, "evaluation"))
+        self.processes.copy_first(self.task.network)
         with torch.no_grad(), self._autocast():
             self.task.end_epoch()
             self.task.network.eval()
-            measured = self.task.evaluate()
+            measured = self.processes.first_of(self.task.evaluate())
         if not all(map(math.isfinite, (mean_batch_loss, *measured.values()))):
             raise TrainingError(
                 f"the loss became NaN or infinite in epoch {epoch + 1}, at a learning rate of {self._rate():.3g}; "
@@ -230,7 +254,8 @@ class _Run:
         self.plateau.update(validation_loss)
 
     def _plain_step(self, index: Tensor) -> None:
-        if self.device.type == "cuda":
+        # Several processes do plain steps: a graph would have to hold their messages too.
+        if self.device.type == "cuda" and self.processes.size == 1:
             self.n_plain_steps += 1
             if self.n_plain_steps > _STEPS_BEFORE_CAPTURE:
                 self.step = self._capture_step(index)
@@ -240,13 +265,17 @@ class _Run:
 
     def _optimise(self, index: Tensor) -> None:
         self.optimizer.zero_grad(set_to_none=True)
+        part = self.processes.part(index)
         with self._autocast():
-            loss = self.task.training_loss(index)
+            loss = self.task.training_loss(part)
+        if len(part) < len(index):
+            loss = loss * (len(part) / len(index))  # the sum over the processes is the mean over the batch
         loss.backward()  # type: ignore[no-untyped-call]
+        batch_loss = self.processes.add_up(loss.detach(), self.task.network.parameters())
         if self.settings.gradient_clip is not None:
             nn.utils.clip_grad_norm_(self.task.network.parameters(), self.settings.gradient_clip)
         self.optimizer.step()
-        self.loss_sum += loss.detach()
+        self.loss_sum += batch_loss
 
     def _capture_step(self, index: Tensor) -> Callable[[Tensor], None]:
         """Record one step as a CUDA graph: replaying it costs one launch instead of hundreds."""
@@ -283,16 +312,16 @@ class _Run:
     def _rate(self) -> float:
         return float(self.optimizer.param_groups[0]["lr"])
 
-    def _identity(self) -> dict[str, Any]:
-        """What must not differ between the parts of one run; the device and the length may."""
+    def identity(self) -> dict[str, Any]:
+        """What must not differ between the parts of one run; the device, the length and the processes may."""
         settings = {k: v for k, v in asdict(self.settings).items() if k not in ("max_epochs", "device")}
         return settings | {"data and network": self.task.fingerprint()}
 
     def save(self) -> None:
-        if self.folder is None:
+        if self.folder is None or self.processes.rank:
             return
         state: dict[str, Any] = {
-            "identity": self._identity(),
+            "identity": self.identity(),
             "history": [asdict(record) for record in self.history],
             "stopping": asdict(self.stopping),
             "plateau": asdict(self.plateau),
@@ -308,7 +337,7 @@ class _Run:
         found = read_checkpoint(self.folder, self.device)
         if found is None:
             return False
-        mine, theirs, state = self._identity(), found.state["identity"], found.state
+        mine, theirs, state = self.identity(), found.state["identity"], found.state
         if mine != theirs:
             changes = [f"{key} {theirs.get(key)!r} -> {mine[key]!r}" for key in mine if mine[key] != theirs.get(key)]
             raise TrainingError(
