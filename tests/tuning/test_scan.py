@@ -1,0 +1,205 @@
+"""One worker: what it does with trials, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from unmask.detectors.masked_token import MaskedTokenDetector, _MaskedTokenTask
+from unmask.errors import UsageError
+from unmask.events.event_set import EventSet
+from unmask.studies.presets import load_preset
+from unmask.tokenizers.vqvae import VQVAETokenizer
+from unmask.tuning.figures import draw_figures
+from unmask.tuning.plan import Plan, fingerprint
+from unmask.tuning.results import best_preset, complete_trials, summary, write_preset
+from unmask.tuning.scan import Scan
+from unmask.tuning.storages import open_storage
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+@pytest.fixture
+def new_scan(folder: Path, tmp_path: Path, make_events: Callable[..., EventSet]) -> Callable[..., Scan]:
+    """A scan of the tiny detector or VQ-VAE, by default in a journal of the test's own."""
+    train, validation = make_events(200), make_events(60, seed=1)
+
+    def new(
+        journal: str = "journal.log", *, target: str = "detector", epochs: int = 2, padding: str = "predict", **options
+    ) -> Scan:
+        preset = load_preset(str(folder / ("lut.toml" if target == "detector" else "vq.toml")))
+        plan = Plan(
+            target=target,
+            preset=preset,
+            padding=padding if target == "detector" else None,
+            max_epochs=epochs,
+            data=fingerprint(train, validation),
+        )
+        return Scan(open_storage(str(tmp_path / journal)), plan, train, validation, device="cpu", **options)
+
+    return new
+
+
+def outcome(scan: Scan) -> list[tuple[dict[str, object], float | None]]:
+    return [(trial.params, trial.value) for trial in scan.study.trials]
+
+
+def test_a_seed_fixes_the_scan_and_an_interruption_changes_nothing(new_scan: Callable[..., Scan]) -> None:
+    whole, other = new_scan("a.log", seed=5, epochs=1), new_scan("b.log", seed=6, epochs=1)
+    whole.run(12)  # beyond the first 10, which are drawn without regard to the others
+    other.run(1)
+    assert outcome(whole)[0] != outcome(other)[0]
+    new_scan("c.log", seed=5, epochs=1).run(11)
+    resumed = new_scan("c.log", seed=5, epochs=1)
+    resumed.run(12)
+    assert outcome(resumed) == outcome(whole)
+    resumed.run(12)
+    assert len(resumed.study.trials) == 12
+    assert len({str(parameters) for parameters, _ in outcome(whole)}) == 12
+
+
+def test_the_value_of_a_trial_is_its_best_validation_loss(new_scan: Callable[..., Scan], tmp_path: Path) -> None:
+    scan = new_scan(epochs=3, trials_folder=tmp_path / "trials")
+    seen = []
+    scan.run(2, seen.append)
+    assert [trial.number for trial in seen] == [0, 1]
+    for trial in scan.study.trials:
+        assert trial.state == TrialState.COMPLETE
+        assert list(trial.intermediate_values) == [1, 2, 3]
+        assert trial.value == min(trial.intermediate_values.values())
+        assert len((tmp_path / "trials" / str(trial.number) / "log.jsonl").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("pruning", ["median", "hyperband", "none"])
+def test_trials_that_fall_behind_are_stopped(
+    new_scan: Callable[..., Scan], monkeypatch: pytest.MonkeyPatch, pruning: str
+) -> None:
+    scan = new_scan(epochs=5, pruning=pruning)
+    n_trials = 10
+    # Every trial is worse than all before it.
+    monkeypatch.setattr(
+        _MaskedTokenTask, "evaluate", lambda task: dict.fromkeys(("training_loss", "validation_loss"), losses[0])
+    )
+    losses = [1.0]
+    scan.run(n_trials, lambda _: losses.__setitem__(0, losses[0] + 1))
+    pruned = [trial for trial in scan.study.trials if trial.state == TrialState.PRUNED]
+    if pruning == "none":
+        assert not pruned
+    else:
+        assert len(pruned) >= 2
+        assert all(len(trial.intermediate_values) < 5 for trial in pruned)
+        assert "worse than other trials" in pruned[0].user_attrs["reason"]
+    assert complete_trials(scan.study)[0].number == 0
+
+
+def test_nan_prunes_the_trial_and_the_scan_goes_on(
+    new_scan: Callable[..., Scan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scan = new_scan()
+    evaluate = _MaskedTokenTask.evaluate
+
+    def diverging(task: _MaskedTokenTask) -> dict[str, float]:
+        measured = evaluate(task)
+        return measured | {"validation_loss": float("nan")} if scan.study.trials[-1].number == 1 else measured
+
+    monkeypatch.setattr(_MaskedTokenTask, "evaluate", diverging)
+    scan.run(3)
+    states = [trial.state for trial in scan.study.trials]
+    assert states == [TrialState.COMPLETE, TrialState.PRUNED, TrialState.COMPLETE]
+    assert "NaN or infinite" in scan.study.trials[1].user_attrs["reason"]
+
+
+def test_an_error_ends_the_worker_but_leaves_no_running_trial(
+    new_scan: Callable[..., Scan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scan = new_scan()
+    with monkeypatch.context() as patch:
+        patch.setattr(_MaskedTokenTask, "evaluate", lambda task: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            scan.run(2)
+    assert [trial.state for trial in scan.study.trials] == [TrialState.FAIL, TrialState.WAITING]
+    scan.run(2)
+    assert [trial.state.name for trial in scan.study.trials] == ["FAIL", "COMPLETE", "COMPLETE"]
+    assert scan.study.trials[1].params == scan.study.trials[0].params
+
+
+def test_another_scan_is_refused(new_scan: Callable[..., Scan], make_events: Callable[..., EventSet]) -> None:
+    scan = new_scan(study_name="mine")
+    scan.run(1)
+    with pytest.raises(UsageError, match="max epochs 2 -> 3"):
+        new_scan(study_name="mine", epochs=3)
+    with pytest.raises(UsageError, match="padding predict -> ignore"):
+        new_scan(study_name="mine", padding="ignore")
+    with pytest.raises(UsageError, match=r"target detector -> tokenizer.*search space of .*latent"):
+        new_scan(study_name="mine", target="tokenizer")
+    storage, train = scan.study._storage, make_events(100)
+    with pytest.raises(UsageError, match="data "):
+        Scan(storage, replace(scan.plan, data=fingerprint(train)), train, train, study_name="mine")
+    optuna.create_study(storage=storage, study_name="theirs").add_trial(optuna.create_trial(value=1.0))
+    with pytest.raises(UsageError, match="was not made by unmask"):
+        new_scan(study_name="theirs")
+    signal = make_events(30, label=1)
+    with pytest.raises(UsageError, match="30 of 30 events are labelled signal"):
+        Scan(storage, scan.plan, train, signal)
+
+
+def test_what_cannot_be_tuned_is_refused() -> None:
+    with pytest.raises(UsageError, match="nothing to tune; choose a VQ-VAE: four-top-vq-512"):
+        Plan(target="tokenizer", preset=load_preset("gluino-lut-456"))
+    with pytest.raises(UsageError, match="fit it first"):
+        Plan(target="detector", preset=load_preset("gluino-vq-512"), padding="predict")
+
+
+def test_the_best_detector_becomes_a_preset(new_scan: Callable[..., Scan], tmp_path: Path) -> None:
+    scan = new_scan(padding="ignore")
+    with pytest.raises(UsageError, match="no complete trial yet"):
+        best_preset(scan.study)
+    scan.run(3)
+    best = complete_trials(scan.study)[0]
+    assert best.value == min(trial.value for trial in scan.study.trials)
+    write_preset(tmp_path / "best.toml", best_preset(scan.study))
+    preset = load_preset(str(tmp_path / "best.toml"))
+    detector = preset.new_detector(preset.new_tokenizer())
+    assert isinstance(detector, MaskedTokenDetector)
+    assert (detector.dropout, detector.position) == (best.params["dropout"], best.params["position"])
+    assert (detector.padding, detector.hidden, detector.training.batch_size) == ("ignore", 8, 128)
+    assert detector.training.learning_rate == best.params["training.learning_rate"]
+    assert best.params["training.schedule"].startswith(detector.training.schedule)
+    assert detector.training.max_epochs == 100  # the limit of a trial is not a finding
+    other = complete_trials(scan.study)[-1]
+    assert best_preset(scan.study, other.number).detector["dropout"] == other.params["dropout"]
+    with pytest.raises(UsageError, match="no complete trial 99"):
+        best_preset(scan.study, 99)
+
+
+def test_the_best_vqvae_becomes_a_preset(new_scan: Callable[..., Scan], tmp_path: Path) -> None:
+    scan = new_scan(target="tokenizer", epochs=1)
+    scan.run(2)
+    best = complete_trials(scan.study)[0]
+    write_preset(tmp_path / "best.toml", best_preset(scan.study))
+    tokenizer = load_preset(str(tmp_path / "best.toml")).new_tokenizer()
+    assert isinstance(tokenizer, VQVAETokenizer)
+    assert {name: getattr(tokenizer, name) for name in best.params if "." not in name} == {
+        name: value for name, value in best.params.items() if "." not in name
+    }
+    assert tokenizer.training.learning_rate == best.params["training.learning_rate"]
+    assert (tokenizer.n_codes, tokenizer.training.optimizer) == (8, "radam")
+
+
+def test_figures_and_summary(new_scan: Callable[..., Scan], tmp_path: Path) -> None:
+    scan = new_scan()
+    scan.run(2)
+    with pytest.raises(UsageError, match="2 complete trials; figures need 3"):
+        draw_figures(scan.study, tmp_path / "figures")
+    scan.run(4)
+    paths = draw_figures(scan.study, tmp_path / "figures", "svg")
+    assert sorted(path.name for path in paths) == ["history.svg", "importances.svg", "parallel-coordinates.svg"]
+    assert all(path.read_text().count("<path") > 5 for path in paths)
+    facts = summary(scan.study, 2)
+    assert facts["trials"] == {"complete": 4}
+    assert [best["validation_loss"] for best in facts["best"]] == sorted(t.value for t in scan.study.trials)[:2]

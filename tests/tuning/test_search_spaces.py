@@ -1,0 +1,49 @@
+"""What is searched, and what becomes of it."""
+
+import optuna
+import pytest
+
+from unmask.detectors.masked_token import MaskedTokenDetector
+from unmask.studies.presets import load_preset, preset_names
+from unmask.tokenizers.vqvae import VQVAETokenizer
+from unmask.tuning.search_spaces import SCHEDULES, SPACES, set_parameters, suggest
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_published_value_can_be_found(name: str) -> None:
+    preset = load_preset(name)
+    tokenizer = preset.new_tokenizer()
+    detector = preset.new_detector(tokenizer)
+    assert isinstance(detector, MaskedTokenDetector)
+    models = {"detector": detector.settings()}
+    if isinstance(tokenizer, VQVAETokenizer):
+        models["tokenizer"] = tokenizer.settings()
+    for target, settings in models.items():
+        for parameter, entry in SPACES[target].items():
+            table, _, key = parameter.rpartition(".")
+            if key == "schedule":
+                training = settings["training"]
+                chosen = {dotted: training[dotted.split(".")[1]] for dotted in SCHEDULES["warmup-cosine 1000/10000"]}
+                constant = {"training.schedule": training["schedule"]}
+                assert chosen in SCHEDULES.values() or constant in SCHEDULES.values()
+            else:
+                assert (settings[table] if table else settings)[key] in entry, parameter
+
+
+@pytest.mark.parametrize(("target", "name"), [("tokenizer", "gluino-vq-850"), ("detector", "gluino-lut-456")])
+def test_every_draw_can_be_trained(target: str, name: str) -> None:
+    preset, space = load_preset(name), SPACES[target]
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
+    drawn: dict[str, set[object]] = {parameter: set() for parameter in space}
+    for _ in range(60):
+        parameters = suggest(space, study.ask())
+        for parameter, value in parameters.items():
+            assert value in space[parameter]
+            drawn[parameter].add(value)
+        changes = set_parameters({}, parameters)
+        tokenizer = preset.new_tokenizer(changes if target == "tokenizer" else None)
+        if target == "detector":
+            preset.new_detector(tokenizer, changes)
+        else:
+            assert (tokenizer.n_codes, tokenizer.hidden % tokenizer.n_heads) == (850, 0)
+    assert all(len(values) >= 3 for values in drawn.values())
