@@ -9,14 +9,14 @@ nox.options.sessions = ["lint", "tests"]
 @nox.session(python=["3.11", "3.12"])
 def tests(session: nox.Session) -> None:
     """Run the tests."""
-    session.install("-c", "constraints.txt", "-e", ".[root,plot]", *nox.project.dependency_groups(PROJECT, "test"))
+    session.install("-c", "constraints.txt", "-e", ".[root,plot,tune,dask]", *nox.project.dependency_groups(PROJECT, "test"))
     session.run("pytest", *session.posargs)
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style and types."""
-    session.install("-c", "constraints.txt", "-e", ".[root,plot]", *nox.project.dependency_groups(PROJECT, "lint"))
+    session.install("-c", "constraints.txt", "-e", ".[root,plot,tune,dask]", *nox.project.dependency_groups(PROJECT, "lint"))
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")

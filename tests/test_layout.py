@@ -15,7 +15,10 @@ MAY_IMPORT = {
     "training": {"errors", "artifacts", "training"},
     "tokenizers": FOUNDATION | {"events", "networks", "training", "tokenizers"},
     "detectors": FOUNDATION | {"events", "networks", "training", "tokenizers", "detectors"},
+    "cluster": FOUNDATION | {"events", "networks", "tokenizers", "detectors", "cluster"},
     "evaluation": FOUNDATION | {"events", "detectors", "evaluation"},
+    "tuning": FOUNDATION
+    | {"events", "networks", "training", "tokenizers", "detectors", "evaluation", "studies", "tuning"},
 }
 
 

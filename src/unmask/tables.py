@@ -19,6 +19,8 @@ from unmask.artifacts import Json, atomic_path
 from unmask.errors import ArtifactError, UnmaskError
 
 METADATA_KEY = b"unmask"
+#: In a folder of tables that are parts of one: which ones they are.
+PLAN = "_plan.json"
 #: A text column.
 WORDS = pa.dictionary(pa.int32(), pa.string())
 
@@ -111,6 +113,34 @@ def open_table(path: str | Path, kind: TableKind) -> Iterator[tuple[pq.ParquetFi
         raise ArtifactError(
             f"cannot be read as Parquet: damaged, truncated or of another kind ({reason})", path=path
         ) from None
+
+
+def table_files(path: str | Path) -> list[Path]:
+    """The files of a table: itself, or all parts of a folder of parts, in their order.
+
+    Raises
+    ------
+    ArtifactError
+        If a folder is none of parts, or if parts are missing in it.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        return [path]
+    try:
+        files = json.loads((path / PLAN).read_text())["files"]
+        parts = [path / name for file in files for name in file["parts"]]
+    except FileNotFoundError:
+        raise ArtifactError(f"a folder without {PLAN}; give a file, or a folder of parts", path=path) from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArtifactError(f"cannot be read ({error})", path=path / PLAN) from None
+    missing = [part.name for part in parts if not part.is_file()]
+    if missing:
+        raise ArtifactError(
+            f"{len(missing):,} of {len(parts):,} parts are missing, first {missing[0]}; "
+            "run the command that writes them again: it does only what is missing",
+            path=path,
+        )
+    return parts
 
 
 def _checked_facts(schema: pa.Schema, kind: TableKind, path: Path) -> dict[str, Json]:

@@ -148,6 +148,14 @@ def test_vqvae_from_the_command_line(events: Path, tmp_path: Path) -> None:
     assert len((tmp_path / "vq.run" / "log.jsonl").read_text().splitlines()) == 2
 
 
+def test_the_model_that_ships_can_be_tried_at_once(tmp_path: Path) -> None:
+    out = tmp_path / "scores.parquet"
+    assert unmask("score", "sample:gluino-model", "sample:gluino", "--out", out).returncode == 0
+    scores = read_scores(out)
+    assert len(scores) == 26_536
+    assert np.median(scores.score[scores.label == 1]) > 1.5 * np.median(scores.score[scores.label == 0])
+
+
 def test_list_names_presets_tokenizers_and_detectors() -> None:
     shown = unmask("list").stdout
     for name in ("four-top-vq-1700", "gluino-lut-456", "lookup-table", "vqvae", "masked-token"):

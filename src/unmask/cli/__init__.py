@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli import data, detector, evaluate, tokenizer
+from unmask.cli import batch, data, detector, evaluate, tokenizer, tune
 
 app = typer.Typer(
     name="unmask",
@@ -24,6 +24,8 @@ app.add_typer(tokenizer.app, name="tokenizer")
 app.command()(detector.train)
 app.command()(detector.score)
 app.command()(evaluate.evaluate)
+app.add_typer(tune.app, name="tune")
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(batch.batch)
 app.command("list")(detector.list_)
 
 
@@ -52,6 +54,8 @@ def main() -> None:
     """Run the command line; every foreseen error becomes one message and its exit code."""
     from unmask.errors import UnmaskError
 
+    # Threads that spin while they wait steal the cores of those that work.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         app()
     except UnmaskError as error:

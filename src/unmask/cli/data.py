@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from unmask.cli.parts import PART_EVENTS, DaskOption, PartEventsOption, ShardOption, run_in_parts
 from unmask.cli.reading import JsonOption, Reading, reads_events
 
 if TYPE_CHECKING:
@@ -71,13 +72,22 @@ def _show(files: list[Path], facts: dict[str, Any]) -> None:
 @reads_events
 def convert(
     reading: Reading,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The Parquet file to write.")],
+    out: Annotated[
+        Path,
+        typer.Argument(metavar="OUT", help="The Parquet file to write; with --dask or --shard, a folder of parts."),
+    ],
+    dask: DaskOption = None,
+    shard: ShardOption = None,
+    part_events: PartEventsOption = PART_EVENTS,
 ) -> None:
     """Convert event files of any kind into one Parquet file, with its provenance inside."""
     from unmask.artifacts import provenance
     from unmask.errors import UsageError
     from unmask.events.readers.parquet import EventsWriter
 
+    if dask or shard:
+        run_in_parts(reading, "convert", out, dask=dask, shard=shard, part_events=part_events)
+        return
     if out.suffix != ".parquet":
         raise UsageError(f"{out}: the last name is the file to write and must end in .parquet")
     counter = _Counter()

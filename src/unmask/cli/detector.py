@@ -19,7 +19,8 @@ from unmask.cli.fitting import (
     run_folder_of,
     training_and_validation,
 )
-from unmask.cli.reading import Reading, reads_events
+from unmask.cli.parts import PART_EVENTS, DaskOption, PartEventsOption, ShardOption, run_in_parts
+from unmask.cli.reading import Reading, reads_events, resolve
 
 if TYPE_CHECKING:
     from unmask.detectors.scores import Scores
@@ -50,9 +51,11 @@ def train(
     """Train a detector on background events; signal is refused.
 
     The log and the checkpoints go to OUT.run: after an interruption run the same command again and it continues.
+    On several GPUs: torchrun --nproc-per-node 4 -m unmask train ...
     Settings of the detector are changed with --set (dropout=0.1, training.max_epochs=20), those of the tokenizer with
     --set tokenizer.n_bins=5.
     """
+    from unmask.cli.console import IS_FIRST_PROCESS
     from unmask.cli.console import out as console
     from unmask.cli.training_bar import TrainingBar
     from unmask.detectors.masked_token import MaskedTokenDetector
@@ -73,9 +76,11 @@ def train(
     run_folder = run_folder_of(out)
     if tokenizer is None:
         fit_tokenizer(fitted, events, held_out, run_folder / "tokenizer")
-    with TrainingBar("detector", detector.training.max_epochs, run_folder if tensorboard else None) as bar:
+    board_folder = run_folder if tensorboard and IS_FIRST_PROCESS else None
+    with TrainingBar("detector", detector.training.max_epochs, board_folder) as bar:
         detector.fit(events, held_out, run_folder=run_folder, reporter=bar)
-    detector.save(out)
+    if IS_FIRST_PROCESS:
+        detector.save(out)
     best = min(record.validation_loss for record in detector.history_)
     facts = f"{len(detector.history_)} epochs, best validation loss {best:.4f}, {detector.n_parameters:,} parameters"
     console.print(
@@ -87,9 +92,13 @@ def train(
 
 @reads_events
 def score(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a trained detector.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="Folder of a trained detector, or sample:gluino-model.")
+    ],
     reading: Reading,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")] = Path("scores.parquet"),
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Parquet file to write; with --dask or --shard, a folder of parts.")
+    ] = Path("scores.parquet"),
     token_losses: Annotated[
         bool, typer.Option("--token-losses", help="Also write the loss of every token: which object is odd.")
     ] = False,
@@ -97,6 +106,9 @@ def score(
         str | None, typer.Option("--score", help="mean, mean-real, sum or max of token losses (default: the model's).")
     ] = None,
     device: DeviceOption = "auto",
+    dask: DaskOption = None,
+    shard: ShardOption = None,
+    part_events: PartEventsOption = PART_EVENTS,
 ) -> None:
     """Give every event an anomaly score, larger is more anomalous, in bounded memory."""
     from unmask.artifacts import MANIFEST, provenance, sha256_of_file
@@ -105,6 +117,21 @@ def score(
     from unmask.detectors.masked_token import MaskedTokenDetector
     from unmask.detectors.scores import write_scores
 
+    model = resolve(model)
+    if dask or shard:
+        run_in_parts(
+            reading,
+            "score",
+            out,
+            dask=dask,
+            shard=shard,
+            part_events=part_events,
+            model=model,
+            how=how,
+            token_losses=token_losses,
+            device=device,
+        )
+        return
     detector = load_detector(model)
     assert isinstance(detector, MaskedTokenDetector)
 

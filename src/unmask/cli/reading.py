@@ -145,23 +145,27 @@ def reads_events(command: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
-def find_files(paths: Iterable[Path]) -> list[Path]:
-    """Turn ``sample:gluino`` into the path of the sample, and a quoted ``*.csv`` into what it matches."""
-    from unmask.errors import UsageError
+def resolve(path: Path) -> Path:
+    """Turn ``sample:gluino`` into the path of the sample; any other path stays."""
     from unmask.events.sample import sample_path
 
+    name = str(path)
+    return sample_path(name.removeprefix(SAMPLE)) if name.startswith(SAMPLE) else path
+
+
+def find_files(paths: Iterable[Path]) -> list[Path]:
+    """Turn the names of samples, and quoted patterns such as ``*.csv``, into the files that they stand for."""
+    from unmask.errors import UsageError
+
     files: list[Path] = []
-    for path in paths:
-        name = str(path)
-        if name.startswith(SAMPLE):
-            files.append(sample_path(name.removeprefix(SAMPLE)))
-        elif path.exists() or not any(mark in name for mark in "*?["):
+    for path in map(resolve, paths):
+        if path.exists() or not any(mark in str(path) for mark in "*?["):
             files.append(path)
-        else:
-            found = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
-            if not found:
-                raise UsageError(f"no file matches {name!r}")
-            files += found
+            continue
+        found = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+        if not found:
+            raise UsageError(f"no file matches {str(path)!r}")
+        files += found
     return files
 
 

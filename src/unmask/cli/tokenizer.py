@@ -18,6 +18,7 @@ from unmask.cli.fitting import (
     run_folder_of,
     training_and_validation,
 )
+from unmask.cli.parts import PART_EVENTS, DaskOption, PartEventsOption, ShardOption, run_in_parts
 from unmask.cli.reading import JsonOption, Reading, reads_events
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def fit(
 
     A VQ-VAE is trained: its log and checkpoints go to OUT.run, and running the same command again continues there.
     """
+    from unmask.cli.console import IS_FIRST_PROCESS
     from unmask.cli.console import out as console
     from unmask.studies.presets import Preset, load_preset
 
@@ -62,7 +64,8 @@ def fit(
     tokenizer = chosen.new_tokenizer(changes)
     events, held_out = training_and_validation(reading, validation, seed)
     fit_tokenizer(tokenizer, events, held_out, run_folder_of(out))
-    tokenizer.save(out)
+    if IS_FIRST_PROCESS:
+        tokenizer.save(out)
     console.print(f"{tokenizer.n_codes:,} codes, sequences of {tokenizer.sequence_length} -> {out}", highlight=False)
     _show_report(tokenizer)
 
@@ -72,13 +75,21 @@ def fit(
 def encode(
     tokenizer: TokenizerArgument,
     reading: Reading,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Parquet file to write; with --dask or --shard, a folder of parts.")
+    ],
+    dask: DaskOption = None,
+    shard: ShardOption = None,
+    part_events: PartEventsOption = PART_EVENTS,
 ) -> None:
     """Turn events into tokens, in bounded memory, and write them with the events' identity."""
     from unmask.artifacts import MANIFEST, provenance, sha256_of_file
     from unmask.cli.console import out as console
     from unmask.tokenizers import load_tokenizer, write_tokens
 
+    if dask or shard:
+        run_in_parts(reading, "encode", out, dask=dask, shard=shard, part_events=part_events, model=tokenizer)
+        return
     fitted = load_tokenizer(tokenizer)
     facts = provenance(tokenizer=sha256_of_file(tokenizer / MANIFEST), **reading.origin())
     n_events = write_tokens(out, fitted.encode_stream(reading.stream()), provenance=facts)

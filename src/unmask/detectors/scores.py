@@ -15,7 +15,7 @@ from unmask.artifacts import Json
 from unmask.errors import UsageError
 from unmask.events.event_set import EventSet, Names
 from unmask.events.identity import IDENTITY_TYPES, identity_from_arrow, identity_to_arrow
-from unmask.tables import TableKind, TableWriter, open_table
+from unmask.tables import TableKind, TableWriter, open_table, table_files
 
 SCORES_TABLE = TableKind(
     "scores",
@@ -81,14 +81,15 @@ def write_scores(path: str | Path, parts: Iterable[Scores], *, provenance: dict[
 
 
 def stream_scores(path: str | Path, *, chunk_events: int = 200_000) -> Iterator[Scores]:
-    """Yield what :func:`write_scores` wrote, in chunks."""
-    with open_table(path, SCORES_TABLE) as (file, _):
-        for batch in file.iter_batches(chunk_events):
-            token_loss = None
-            if TOKEN_LOSS in batch.schema.names:
-                column = batch[TOKEN_LOSS]
-                token_loss = column.flatten().to_numpy().reshape(len(column), column.type.list_size)
-            yield Scores(score=batch["score"].to_numpy(), token_loss=token_loss, **identity_from_arrow(batch))
+    """Yield what :func:`write_scores` wrote, to a file or to the parts in a folder, in chunks."""
+    for part in table_files(path):
+        with open_table(part, SCORES_TABLE) as (file, _):
+            for batch in file.iter_batches(chunk_events):
+                token_loss = None
+                if TOKEN_LOSS in batch.schema.names:
+                    column = batch[TOKEN_LOSS]
+                    token_loss = column.flatten().to_numpy().reshape(len(column), column.type.list_size)
+                yield Scores(score=batch["score"].to_numpy(), token_loss=token_loss, **identity_from_arrow(batch))
 
 
 def read_scores(path: str | Path) -> Scores:
