@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
+# Before torch is imported, here and in the processes that tests start: one thread each, since tests run side by side,
+# and the same number everywhere, since sums over another number of threads round differently.
+os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+
 from collections.abc import Callable, Sequence
 
 import numpy as np

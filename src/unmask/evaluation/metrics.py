@@ -49,7 +49,7 @@ def roc_auc(
     place_background = 1 - _place(background, signal, w_signal)
     area = float(np.average(place_signal, weights=w_signal))
     variance = _variance_of_mean(place_signal, w_signal) + _variance_of_mean(place_background, w_background)
-    return _logit_interval(area, np.sqrt(variance), confidence)
+    return logit_interval(area, np.sqrt(variance), confidence)
 
 
 def signal_efficiency_at(
@@ -126,7 +126,8 @@ def _variance_of_mean(values: FloatArray, weights: FloatArray) -> float:
     return float(bessel * (weights**2 * (values - mean) ** 2).sum() / weights.sum() ** 2)
 
 
-def _logit_interval(value: float, error: float, confidence: float) -> Estimate:
+def logit_interval(value: float, error: float, confidence: float) -> Estimate:
+    """The interval of a value in (0, 1) with a standard error, symmetric in the logit."""
     if not 0 < value < 1:  # perfect separation, where the error is 0
         return Estimate(value, value, value)
     half = norm.ppf((1 + confidence) / 2) * error / (value * (1 - value))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from unmask.detectors.scores import stream_scores
 from unmask.errors import BadDataError, UsageError
-from unmask.evaluation.metrics import Estimate, _logit_interval
+from unmask.evaluation.metrics import Estimate, logit_interval
 from unmask.events.event_set import BACKGROUND, SIGNAL
 
 FloatArray = npt.NDArray[np.float64]
@@ -232,7 +232,7 @@ class _Sums:
             variance += n_effective / max(n_effective - 1, 1) * spread / w**2
         area = float(sums[1, _SIGNAL] / sums[0, _SIGNAL])
         return StreamedRoc(
-            auc=_logit_interval(area, np.sqrt(variance), confidence),
+            auc=logit_interval(area, np.sqrt(variance), confidence),
             background_efficiency=self.wanted,
             signal_efficiency=self.signal_efficiency,
             n_signal=int(self.n_events[_SIGNAL]),
