@@ -9,17 +9,22 @@ nox.options.sessions = ["lint", "tests"]
 @nox.session(python=["3.11", "3.12"])
 def tests(session: nox.Session) -> None:
     """Run the tests."""
-    session.install("-c", "constraints.txt", "-e", ".[root,plot,tune,dask]", *nox.project.dependency_groups(PROJECT, "test"))
+    _install(session, "test")
     session.run("pytest", *session.posargs)
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style and types."""
-    session.install("-c", "constraints.txt", "-e", ".[root,plot,tune,dask]", *nox.project.dependency_groups(PROJECT, "lint"))
+    _install(session, "lint")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("mypy")
 
 
 PROJECT = nox.project.load_toml("pyproject.toml")
+
+
+def _install(session: nox.Session, group: str) -> None:
+    needed = nox.project.dependency_groups(PROJECT, group)
+    session.install("-c", "constraints.txt", "-e", ".[root,plot,tune,dask]", *needed)

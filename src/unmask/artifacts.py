@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -39,16 +39,25 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     Works for files and folders; an existing file is replaced, and so is a folder that unmask made.
     """
     path = Path(path)
+    new_parents = [parent for parent in path.parents if not parent.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
-        written = scratch / path.name
+        written, old = scratch / path.name, scratch / f"{path.name}.old"
         yield written
         if written.is_dir() and path.is_dir():
-            path.replace(scratch / f"{path.name}.old")  # a folder cannot replace one that is not empty
-        written.replace(path)
+            path.replace(old)  # a folder cannot replace one that is not empty
+        try:
+            written.replace(path)
+        except OSError:
+            if old.exists():
+                old.replace(path)
+            raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+        for parent in new_parents:  # innermost first; those that hold something stay
+            with suppress(OSError):
+                parent.rmdir()
 
 
 def sha256_of_file(path: Path) -> str:
@@ -81,6 +90,12 @@ class Artifact:
     provenance: dict[str, Json] = field(default_factory=dict)
 
 
+def check_can_save(folder: Path) -> None:
+    """Refuse a folder that holds something else; worth asking before long work."""
+    if folder.exists() and not (folder / MANIFEST).is_file():
+        raise UsageError(f"{folder} exists and is not something that unmask saved; choose another name")
+
+
 def save_artifact(
     folder: str | Path, artifact: Artifact, *, parts: Mapping[str, Callable[[Path], None]] | None = None
 ) -> None:
@@ -88,8 +103,7 @@ def save_artifact(
     from safetensors.numpy import save_file
 
     folder = Path(folder)
-    if folder.exists() and not (folder / MANIFEST).is_file():
-        raise UsageError(f"{folder} exists and is not something that unmask saved; choose another name")
+    check_can_save(folder)
     with atomic_path(folder) as scratch:
         scratch.mkdir()
         for name, save_part in (parts or {}).items():

@@ -173,3 +173,51 @@ def test_the_sample_holds_both_studies() -> None:
     assert gluino.process_names.counts()["gluino_1000_1"] == (gluino.label == 1).sum() == 3000
     assert gluino.weight[gluino.process == "ttbar"].sum() == pytest.approx(160160)
     assert np.all(four_top.n_objects <= 18)
+
+
+def test_an_input_is_never_overwritten(good_csv: Path, tmp_path: Path) -> None:
+    unmask("data", "convert", good_csv, tmp_path / "one.parquet")
+    unmask("data", "convert", good_csv, tmp_path / "two.parquet")
+    before = (tmp_path / "two.parquet").read_bytes()
+    forgotten = unmask("data", "convert", tmp_path / "one.parquet", tmp_path / "two.parquet")
+    assert forgotten.returncode == 2
+    assert "--overwrite" in forgotten.stderr
+    same = unmask("data", "convert", tmp_path / "one.parquet", tmp_path / "one.parquet", "--overwrite")
+    assert same.returncode == 2
+    assert "would replace a file that is read" in same.stderr
+    assert (tmp_path / "two.parquet").read_bytes() == before
+    scored = unmask("score", "sample:gluino-model", good_csv, "--out", good_csv)
+    assert scored.returncode == 2
+    assert good_csv.read_text() == GOOD + SOFT
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "train.parquet").write_bytes(before)
+    assert unmask("data", "split", tmp_path / "parts" / "train.parquet", "--out", tmp_path / "parts").returncode == 2
+
+
+def test_files_of_one_name_are_refused(good_csv: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "good.csv").write_text(SOFT)
+    result = unmask("data", "inspect", good_csv, tmp_path / "other" / "good.csv")
+    assert result.returncode == 2
+    assert "same name" in result.stderr
+
+
+def test_options_that_would_be_ignored_are_refused(good_csv: Path, tmp_path: Path) -> None:
+    for options in (
+        ("--select", "jet.min_pt_gev=30"),
+        ("--tree", "Events"),
+        ("--dataset", "x"),
+        ("--label", "signal", "--signal-process", "ttH"),
+    ):
+        assert unmask("data", "inspect", good_csv, *options).returncode == 2
+
+
+def test_a_failure_leaves_no_folder_behind(bad_csv: Path, tmp_path: Path) -> None:
+    assert unmask("data", "convert", bad_csv, tmp_path / "new" / "folder" / "out.parquet").returncode == 3
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_given_format_does_not_hide_a_missing_file(tmp_path: Path) -> None:
+    result = unmask("data", "inspect", tmp_path / "nothing.csv", "--format", "darkmachines")
+    assert result.returncode == 3
+    assert "no such file" in result.stderr

@@ -67,8 +67,9 @@ def test_chunks_and_threads_do_not_change_scores(model: Path, events: Path, tmp_
 def test_named_scores(model: Path, events: Path, tmp_path: Path) -> None:
     found = {}
     for how in ("sum", "max", "mean-real"):
-        assert unmask("score", model, events / "test.parquet", "--score", how, "--out", tmp_path / how).returncode == 0
-        found[how] = read_scores(tmp_path / how).score
+        out = tmp_path / f"{how}.parquet"
+        assert unmask("score", model, events / "test.parquet", "--score", how, "--out", out).returncode == 0
+        found[how] = read_scores(out).score
     assert (found["max"] <= found["sum"]).all()
     wrong = unmask("score", model, events / "test.parquet", "--score", "mode", "--out", tmp_path / "no.parquet")
     assert wrong.returncode == 2
@@ -160,3 +161,40 @@ def test_list_names_presets_tokenizers_and_detectors() -> None:
     shown = unmask("list").stdout
     for name in ("four-top-vq-1700", "gluino-lut-456", "lookup-table", "vqvae", "masked-token"):
         assert name in shown
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (("training.gradient_clip=-1",), "gradient_clip is -1"),
+        (("training.max_epochs=0",), "max_epochs is 0"),
+        (("training.learning_rate=nan",), "learning_rate is nan"),
+        (("dropout=2",), "dropout is 2"),
+        (("training=5",), "training is a group"),
+        (("a=1", "a.b=2"), "a has been given a value"),
+        (("drpout=0.1",), "did you mean 'dropout'"),
+    ],
+)
+def test_wrong_settings_are_usage_errors(events: Path, tmp_path: Path, settings: tuple[str, ...], message: str) -> None:
+    options = [part for setting in settings for part in ("--set", setting)]
+    result = unmask("train", events / "validation.parquet", "--out", tmp_path / "model", *options)
+    assert result.returncode == 2, result.stderr
+    assert message in result.stderr
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_folder_that_is_not_ours_is_refused_before_training(events: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("years of work")
+    result = unmask("train", events / "validation.parquet", "--out", tmp_path / "mine")
+    assert result.returncode == 2
+    assert "epoch" not in result.stderr
+    assert (tmp_path / "mine" / "thesis.tex").read_text() == "years of work"
+
+
+def test_options_that_contradict_each_other(events: Path, model: Path, tmp_path: Path) -> None:
+    data = (events / "validation.parquet", "--out", tmp_path / "out")
+    both = unmask("tokenizer", "fit", *data, "--kind", "lookup", "--preset", "gluino-vq-512")
+    fitted = unmask("train", *data, "--tokenizer", model / "tokenizer", "--set", "tokenizer.n_bins=6")
+    figures = unmask("tokenizer", "show", model / "tokenizer", "--figures", tmp_path / "figures")
+    assert [result.returncode for result in (both, fitted, figures)] == [2, 2, 2]

@@ -20,7 +20,7 @@ from unmask.networks.vector_quantizer import VectorQuantizer
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
 from unmask.tokenizers.vqvae import VQVAETokenizer
 from unmask.training import EpochRecord, Reporter, TrainingSettings
-from unmask.training.distributed import Processes, join_processes
+from unmask.training.distributed import Processes, join_processes, leave_together
 
 # Two processes have 31 and 32 events of a batch.
 TRAINING = TrainingSettings(
@@ -131,5 +131,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     if sys.argv[1] == "whole":
         in_each_process(Path(sys.argv[2]))
+        leave_together()
+        os._exit(0)  # as the command line does, since taking the connections apart can abort
     else:
         train("padding-predicted", Path(sys.argv[2]) / "run", reporter=InThirdEpoch(kill))

@@ -58,6 +58,14 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         app()
+    except SystemExit as end:
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not end.code:
+            # One of several processes that trained together: its work is on disk, and taking apart the connections
+            # to the others at the interpreter's end now and then aborts ("terminate called without ...").
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
+        raise
     except UnmaskError as error:
         _fail(str(error), error.exit_code)
     except BrokenPipeError:

@@ -76,6 +76,7 @@ def convert(
         Path,
         typer.Argument(metavar="OUT", help="The Parquet file to write; with --dask or --shard, a folder of parts."),
     ],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
     dask: DaskOption = None,
     shard: ShardOption = None,
     part_events: PartEventsOption = PART_EVENTS,
@@ -88,8 +89,9 @@ def convert(
     if dask or shard:
         run_in_parts(reading, "convert", out, dask=dask, shard=shard, part_events=part_events)
         return
-    if out.suffix != ".parquet":
-        raise UsageError(f"{out}: the last name is the file to write and must end in .parquet")
+    reading.check_output(out)
+    if out.exists() and not overwrite:
+        raise UsageError(f"{out}: the last name is the file to write, and it exists; give --overwrite to replace it")
     counter = _Counter()
     with EventsWriter(out, provenance=provenance(**reading.origin())) as writer:
         for events in counter.watch(reading.stream()):
@@ -118,6 +120,8 @@ def split(
     from unmask.events.readers.parquet import EventsWriter
     from unmask.events.splits import SPLITS, Splitter
 
+    for name in SPLITS:
+        reading.check_output(out / f"{name}.parquet")
     splitter = Splitter(seed=seed, fractions=fractions)
     origin = reading.origin()
     counter = _Counter()

@@ -55,23 +55,29 @@ def train(
     Settings of the detector are changed with --set (dropout=0.1, training.max_epochs=20), those of the tokenizer with
     --set tokenizer.n_bins=5.
     """
+    from unmask.artifacts import check_can_save
     from unmask.cli.console import IS_FIRST_PROCESS
     from unmask.cli.console import out as console
     from unmask.cli.training_bar import TrainingBar
     from unmask.detectors.masked_token import MaskedTokenDetector
+    from unmask.errors import UsageError
     from unmask.studies.presets import load_preset
     from unmask.tokenizers import load_tokenizer
+    from unmask.training.distributed import leave_together
 
     chosen = load_preset(preset)
     changes = parse_settings(settings)
     tokenizer_changes = changes.pop("tokenizer", {})
     shared = {"seed": seed, "device": device, "deterministic": deterministic}
-    if chosen.tokenizer["kind"] == "vqvae":
+    if tokenizer and tokenizer_changes:
+        raise UsageError("--tokenizer is fitted already; leave out --set tokenizer...")
+    if tokenizer_changes.get("kind", chosen.tokenizer.get("kind")) == "vqvae":
         tokenizer_changes["training"] = shared | tokenizer_changes.get("training", {})
     changes["training"] = shared | changes.get("training", {})
-    fitted = load_tokenizer(tokenizer) if tokenizer else chosen.new_tokenizer(tokenizer_changes)
+    fitted = load_tokenizer(resolve(tokenizer)) if tokenizer else chosen.new_tokenizer(tokenizer_changes)
     detector = chosen.new_detector(fitted, changes)
     assert isinstance(detector, MaskedTokenDetector)
+    check_can_save(out)
     events, held_out = training_and_validation(reading, validation, seed)
     run_folder = run_folder_of(out)
     if tokenizer is None:
@@ -81,6 +87,7 @@ def train(
         detector.fit(events, held_out, run_folder=run_folder, reporter=bar)
     if IS_FIRST_PROCESS:
         detector.save(out)
+    leave_together()
     best = min(record.validation_loss for record in detector.history_)
     facts = f"{len(detector.history_)} epochs, best validation loss {best:.4f}, {detector.n_parameters:,} parameters"
     console.print(
@@ -132,6 +139,7 @@ def score(
             device=device,
         )
         return
+    reading.check_output(out)
     detector = load_detector(model)
     assert isinstance(detector, MaskedTokenDetector)
 

@@ -50,7 +50,12 @@ def parse_settings(texts: list[str] | None) -> dict[str, Any]:
         table = settings
         for part in tables:
             table = table.setdefault(part, {})
+            if not isinstance(table, dict):
+                raise UsageError(f"--set {text!r}: {part} has been given a value of its own")
         table[key] = parsed
+    for name in ("training", "tokenizer"):
+        if not isinstance(settings.get(name, {}), dict):
+            raise UsageError(f"--set {name}={settings[name]}: {name} is a group; write {name}.SETTING=VALUE")
     return settings
 
 

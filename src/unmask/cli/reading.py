@@ -65,9 +65,13 @@ class Reading:
         ] = False,
         chunk_events: Annotated[int, typer.Option(min=1, help="Events held in memory at a time.")] = 50_000,
     ) -> None:
-        from unmask.events.readers import BadEvents, ReadOptions
+        from unmask.errors import UsageError
+        from unmask.events.readers import BadEvents, ReadOptions, check_distinct_names
 
+        if label and signal_process:
+            raise UsageError("--label and --signal-process both say what is signal; give one of them")
         self.files = find_files(files)
+        check_distinct_names(self.files)
         self.kind = file_format
         self.signal_process = list(signal_process or [])
         self.bad: BadEvents = BadEvents(skip=skip_bad)
@@ -96,11 +100,22 @@ class Reading:
                     bad=self.bad,
                     progress=progress,
                 ):
-                    processes |= dict.fromkeys(events.process_names.words)
+                    processes |= dict.fromkeys(events.process_names.counts())
                     yield events.with_signal(self.signal_process) if self.signal_process else events
         for name in self.signal_process:
             if name not in processes:
                 raise UsageError(f"--signal-process {name!r} is in none of the files; {nearest(name, processes)}")
+
+    def check_output(self, out: Path) -> None:
+        """Refuse, before any work, to write a Parquet file over an input or under another ending."""
+        from unmask.errors import UsageError
+
+        if out.suffix != ".parquet":
+            raise UsageError(f"{out}: the file to write must end in .parquet")
+        if out.is_dir():
+            raise UsageError(f"{out}: is a folder; name a file to write")
+        if out.resolve() in [file.resolve() for file in self.files]:
+            raise UsageError(f"{out}: would replace a file that is read; choose another name")
 
     def origin(self) -> dict[str, Any]:
         """Hashes of the files and the options that they are read with, for the provenance of what is written.
@@ -111,7 +126,8 @@ class Reading:
         from unmask.events.readers import detect_kind
 
         for file in self.files:
-            detect_kind(file)
+            if self.kind is None:
+                detect_kind(file)
         return {
             "inputs": [{"file": file.name, "sha256": sha256_of_file(file)} for file in self.files],
             "options": asdict(self.options) | {"signal_process": self.signal_process, "skip_bad": self.bad.skip},

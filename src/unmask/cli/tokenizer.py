@@ -19,7 +19,7 @@ from unmask.cli.fitting import (
     training_and_validation,
 )
 from unmask.cli.parts import PART_EVENTS, DaskOption, PartEventsOption, ShardOption, run_in_parts
-from unmask.cli.reading import JsonOption, Reading, reads_events
+from unmask.cli.reading import JsonOption, Reading, reads_events, resolve
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +42,9 @@ _KINDS: dict[TokenizerKind, str] = {"lookup": "lookup-table", "vqvae": "vqvae"}
 def fit(
     reading: Reading,
     out: OutOption,
-    kind: Annotated[TokenizerKind, typer.Option(help="A look-up table of bins, or a learned code book.")] = "lookup",
+    kind: Annotated[
+        TokenizerKind | None, typer.Option(help="A look-up table of bins (default), or a learned code book.")
+    ] = None,
     preset: Annotated[str | None, typer.Option(help="Take the tokenizer of a preset (see: unmask list).")] = None,
     settings: SetOption = None,
     validation: ValidationOption = None,
@@ -53,19 +55,28 @@ def fit(
 
     A VQ-VAE is trained: its log and checkpoints go to OUT.run, and running the same command again continues there.
     """
+    from unmask.artifacts import check_can_save
     from unmask.cli.console import IS_FIRST_PROCESS
     from unmask.cli.console import out as console
+    from unmask.errors import UsageError
     from unmask.studies.presets import Preset, load_preset
 
-    chosen = load_preset(preset) if preset else Preset("--set", "", {"kind": _KINDS[kind]}, {})
+    if preset and kind:
+        raise UsageError("--preset says what kind of tokenizer it is; leave out --kind")
+    chosen = load_preset(preset) if preset else Preset("--set", "", {"kind": _KINDS[kind or "lookup"]}, {})
     changes = parse_settings(settings)
-    if chosen.tokenizer["kind"] == "vqvae":
+    if changes.get("kind", chosen.tokenizer.get("kind")) == "vqvae":
         changes["training"] = {"seed": seed, "device": device} | changes.get("training", {})
     tokenizer = chosen.new_tokenizer(changes)
+    check_can_save(out)
     events, held_out = training_and_validation(reading, validation, seed)
     fit_tokenizer(tokenizer, events, held_out, run_folder_of(out))
     if IS_FIRST_PROCESS:
         tokenizer.save(out)
+    if tokenizer.kind == "vqvae":
+        from unmask.training.distributed import leave_together
+
+        leave_together()
     console.print(f"{tokenizer.n_codes:,} codes, sequences of {tokenizer.sequence_length} -> {out}", highlight=False)
     _show_report(tokenizer)
 
@@ -87,9 +98,11 @@ def encode(
     from unmask.cli.console import out as console
     from unmask.tokenizers import load_tokenizer, write_tokens
 
+    tokenizer = resolve(tokenizer)
     if dask or shard:
         run_in_parts(reading, "encode", out, dask=dask, shard=shard, part_events=part_events, model=tokenizer)
         return
+    reading.check_output(out)
     fitted = load_tokenizer(tokenizer)
     facts = provenance(tokenizer=sha256_of_file(tokenizer / MANIFEST), **reading.origin())
     n_events = write_tokens(out, fitted.encode_stream(reading.stream()), provenance=facts)
@@ -115,9 +128,13 @@ def show(
     VQ-VAE, original and reconstructed quantities side by side.
     """
     from unmask.cli.console import emit_json, out, show_table
+    from unmask.errors import UsageError
     from unmask.tokenizers import load_tokenizer
     from unmask.tokenizers.lookup_table import LookupTableTokenizer
 
+    if bool(figures) > bool(events) or (json and events):
+        raise UsageError("figures are drawn of --events, and not with --json")
+    tokenizer = resolve(tokenizer)
     fitted = load_tokenizer(tokenizer)
     tokens = token or list(range(1, min(limit, fitted.n_codes) + 1))
     meanings = [(str(one), fitted.describe(one)) for one in tokens]

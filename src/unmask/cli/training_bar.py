@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from unmask.cli.console import err
+from unmask.cli.console import err, note
 from unmask.errors import MissingExtraError
 from unmask.training import EpochRecord, Reporter
 
@@ -22,6 +22,7 @@ class TrainingBar(Reporter):
     def __init__(self, title: str, max_epochs: int, tensorboard: Path | None = None) -> None:
         self.title, self.max_epochs = title, max_epochs
         self.n_pending = 0
+        self.is_first_epoch = True
         self.board = _open_board(tensorboard) if tensorboard else None
         self.bar = Progress(
             TextColumn("{task.description}"),
@@ -38,12 +39,17 @@ class TrainingBar(Reporter):
         self.bar.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.bar.stop()
+        if kind is KeyboardInterrupt:
+            note(f"{self.title}: interrupted; run the same command again to continue")
         if self.board:
             self.board.close()
 
     def epoch_started(self, epoch: int, n_steps: int) -> None:
+        if epoch and self.is_first_epoch:
+            note(f"{self.title}: continuing after epoch {epoch}")
+        self.is_first_epoch = False
         self.bar.reset(self.task, total=n_steps, description=f"{self.title}, epoch {epoch + 1} of {self.max_epochs}")
 
     def step_done(self) -> None:

@@ -83,9 +83,7 @@ _RULES = (
     _Rule("bad weight", "weight", lambda flat: np.isfinite(flat.weight), "a finite number"),
     _Rule("bad MET", "met_mev", _between("met_mev", 0, MAX_ENERGY_MEV), f"0 to 14 TeV in MeV; {_ENERGY_HINT}"),
     _Rule("bad MET phi", "met_phi", _between("met_phi", -MAX_ABS_PHI, MAX_ABS_PHI), _PHI_TEXT),
-    _Rule(
-        "bad energy", "energy_mev", _between("energy_mev", 1, MAX_ENERGY_MEV), f"up to 14 TeV in MeV; {_ENERGY_HINT}"
-    ),
+    _Rule("bad energy", "energy_mev", _between("energy_mev", 1, MAX_ENERGY_MEV), f"1 MeV to 14 TeV; {_ENERGY_HINT}"),
     _Rule(
         "bad pT", "pt_mev", _between("pt_mev", MIN_PT_MEV, MAX_ENERGY_MEV), f"1 GeV to 14 TeV in MeV; {_ENERGY_HINT}"
     ),

@@ -28,6 +28,6 @@ def load_sample(study: Study) -> EventSet:
 
 def sample_path(name: str) -> Path:
     """Where something that ships with the package is: the events of a study, or the model ``gluino-model``."""
-    if name not in (known := (*STUDIES, MODEL)):
+    if name not in (known := (*STUDIES, MODEL, f"{MODEL}/tokenizer")):
         raise UsageError(f"there is no sample {name!r}; {nearest(name, known)}")
-    return Path(str(files("unmask") / "sample" / (name if name == MODEL else f"{name}.parquet")))
+    return Path(str(files("unmask"))) / "sample" / (f"{name}.parquet" if name in STUDIES else name)

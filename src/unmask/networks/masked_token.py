@@ -61,6 +61,8 @@ class MaskedTokenTransformer(nn.Module):
         for name, size in {**sizes, "n_heads": n_heads, "ffn_expansion": ffn_expansion}.items():
             if size < 1:
                 raise UsageError(f"{name} is {size}; it must be at least 1")
+        if not 0 <= dropout < 1:
+            raise UsageError(f"dropout is {dropout}; accepted: from 0 to below 1")
         if hidden % n_heads:
             raise UsageError(f"hidden size {hidden} cannot be shared equally by {n_heads} heads")
         if padding not in PADDINGS:

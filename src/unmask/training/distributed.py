@@ -119,6 +119,13 @@ def join_processes(device: torch.device) -> Processes:
     return Processes(dist.get_rank(), dist.get_world_size(), device)
 
 
+def leave_together() -> None:
+    """Wait for all processes: one that ends while others still talk to it can take them down with it."""
+    if _is_joined():
+        device = torch.device("cuda" if "nccl" in dist.get_backend_config() else "cpu")
+        Processes(dist.get_rank(), dist.get_world_size(), device).wait_for_all()
+
+
 def _own_gpu(device: torch.device, number: int) -> torch.device:
     if ":" in str(device):
         raise UsageError(

@@ -66,6 +66,22 @@ class TrainingSettings:
     precision: Precision = "float32"
     deterministic: bool = False
 
+    def __post_init__(self) -> None:
+        least = {"max_epochs": 1, "batch_size": 1, "patience": 1, "total_steps": 1, "warmup_steps": 0}
+        mistakes = [
+            f"{name} is {getattr(self, name)}; accepted: {n} or more"
+            for name, n in least.items()
+            if getattr(self, name) < n
+        ]
+        for name in ("learning_rate", "min_improvement", "divergence", "gradient_clip"):
+            value = getattr(self, name)
+            # A rate of 0 trains nothing, but is of use in tests and benchmarks.
+            is_good = value is None or (math.isfinite(value) and (value > 0 if name == "gradient_clip" else value >= 0))
+            if not is_good:
+                mistakes.append(f"{name} is {value}; accepted: a positive number")
+        if mistakes:
+            raise UsageError("training: " + "; ".join(mistakes))
+
 
 @dataclass(frozen=True)
 class EpochRecord:

@@ -11,7 +11,7 @@ from unmask.errors import BadDataError, UsageError, nearest
 from unmask.events.checks import BadEvents, check_events
 from unmask.events.event_set import UNKNOWN, EventSet, concatenate_events
 from unmask.events.flat import to_event_set
-from unmask.events.kinds import KINDS, Kind
+from unmask.events.kinds import KINDS, ROOT_KINDS, Kind
 from unmask.events.readers.base import Reader, ReadOptions, Source, damaged, open_text
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 #: Where some entries can be read without all that stand before them.
-SEEKABLE_KINDS: tuple[Kind, ...] = ("parquet", "delphes", "nanoaod", "physlite")
+SEEKABLE_KINDS: tuple[Kind, ...] = ("parquet", *ROOT_KINDS)
 
 _MODULES: dict[Kind, str] = {
     "darkmachines": "darkmachines_csv",
@@ -65,7 +65,12 @@ def stream_events(
     path = Path(path)
     options = options or ReadOptions()
     source = Source(path, options, bad or BadEvents(), progress)
+    check_is_file(path)
     kind = kind or detect_kind(path)
+    if kind not in ROOT_KINDS and (options.selection or options.tree):
+        raise UsageError(f"{path}: object selections and trees are for ROOT files, not {kind}")
+    if kind != "fixed" and options.dataset:
+        raise UsageError(f"{path}: a dataset is named in an HDF5 or NPZ file, not {kind}")
     if options.entries is not None and kind not in SEEKABLE_KINDS:
         raise UsageError(f"{path}: some entries alone are read from {', '.join(SEEKABLE_KINDS)} files, not {kind}")
     reader = _reader(kind)
@@ -116,18 +121,37 @@ def read_events(
 ) -> EventSet:
     """Read one or several files into one EventSet; see :func:`stream_events`."""
     files = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    check_distinct_names(files)
     bad = bad or BadEvents()
     return concatenate_events(
         [chunk for file in files for chunk in stream_events(file, kind=kind, options=options, bad=bad)]
     )
 
 
-def detect_kind(path: Path) -> Kind:
-    """Tell from its content what a file is."""
+def check_is_file(path: Path) -> None:
+    """Say clearly what else a path is."""
     if path.is_dir():
         raise BadDataError("is a folder; give the files in it", path=path)
     if not path.exists():
         raise BadDataError("no such file", path=path)
+    if not path.is_file():
+        raise BadDataError("is not a regular file; write what it gives to disk first", path=path)
+
+
+def check_distinct_names(paths: Sequence[str | Path]) -> None:
+    """Refuse files of one name: an event is known by the name of its file and its row."""
+    seen: dict[str, Path] = {}
+    for path in map(Path, paths):
+        if path.name in seen:
+            raise UsageError(
+                f"{seen[path.name]} and {path} have the same name, so their events could not be told apart; rename one"
+            )
+        seen[path.name] = path
+
+
+def detect_kind(path: Path) -> Kind:
+    """Tell from its content what a file is."""
+    check_is_file(path)
     with path.open("rb") as file:
         magic = file.read(8)
     if not magic:
