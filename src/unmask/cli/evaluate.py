@@ -17,6 +17,9 @@ BACKGROUND_EFFICIENCIES = (1e-2, 1e-3)
 
 def evaluate(
     scores: Annotated[list[Path], typer.Argument(metavar="SCORES...", help="Files that unmask score wrote.")],
+    streaming: Annotated[
+        bool, typer.Option("--streaming", help="Only the AUC, exactly, for more scores than fit in memory.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Print AUC and signal efficiencies with 95 % intervals for labelled, scored events."""
@@ -24,10 +27,14 @@ def evaluate(
     from unmask.detectors.scores import read_scores
     from unmask.errors import BadDataError
     from unmask.evaluation.metrics import roc_auc, signal_efficiency_at
+    from unmask.evaluation.streaming_roc import streaming_roc
     from unmask.events.event_set import SIGNAL, UNKNOWN
 
     rows: list[dict[str, Any]] = []
     for path in scores:
+        if streaming:
+            rows.append({"scores": str(path), "AUC": streaming_roc(path).auc})
+            continue
         events = read_scores(path)
         if (events.label == UNKNOWN).any():
             raise BadDataError("some events have no label; score files with --label or --signal-process", path=path)
