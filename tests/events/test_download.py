@@ -400,3 +400,23 @@ def test_studies_name_the_records():
 def test_import_is_light():
     code = "import sys, unmask.events.download; print(sorted({'requests', 'pooch', 'torch'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_from_the_command_line(zenodo: Zenodo, tmp_path: Path) -> None:
+    from tests.cli.running import unmask
+
+    environment = {"UNMASK_ZENODO_API": zenodo.api}
+    listed = unmask("data", "download", "darkmachines", "--list", environment=environment)
+    assert listed.returncode == 0, listed.stderr
+    assert "events.csv" in listed.stdout
+    assert not zenodo.file_requests
+    arguments = ("data", "download", "darkmachines", "--pattern", "*.csv", "--directory", tmp_path / "data")
+    fetched = unmask(*arguments, environment=environment)
+    assert fetched.returncode == 0, fetched.stderr
+    assert fetched.stdout.strip() == str(tmp_path / "data" / "events.csv")
+    assert (tmp_path / "data" / "events.csv").read_bytes() == CONTENT
+    zenodo.checksums["events.csv"] = "md5:" + "0" * 32
+    wrong = unmask(*arguments[:-1], tmp_path / "other", environment=environment)
+    assert wrong.returncode == 3
+    assert not (tmp_path / "other" / "events.csv").exists()
+    assert "Traceback" not in wrong.stderr
