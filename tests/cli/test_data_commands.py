@@ -157,7 +157,9 @@ def test_split_is_the_same_whatever_the_chunks_and_keeps_signal_for_the_test(tmp
 
 def test_plot_writes_a_figure(good_csv: Path, tmp_path: Path) -> None:
     assert unmask("data", "plot", good_csv, "--out", tmp_path / "events.svg").returncode == 0
-    assert "MET [GeV]" in (tmp_path / "events.svg").read_text() or (tmp_path / "events.svg").stat().st_size > 10_000
+    drawn = (tmp_path / "events.svg").read_text()
+    for text in ("objects in the event", "MET [GeV]", "HT [GeV]", "unlabelled (2)"):
+        assert text in drawn
     assert unmask("data", "plot", good_csv, "--out", tmp_path / "events.bmp").returncode == 2
 
 

@@ -148,6 +148,9 @@ def test_vqvae_from_the_command_line(events: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert drawn.returncode == 0, drawn.stderr
     assert {path.name for path in figures.iterdir()} == {"code-usage.svg", "token-occurrence.svg", "closure.svg"}
+    occurrence, closure = ((figures / f"{name}.svg").read_text() for name in ("token-occurrence", "closure"))
+    assert all(text in occurrence for text in ("signal", "background", "vqvae, 32 codes"))
+    assert all(text in closure for text in ("original", "reconstructed", "pT [GeV]", "MET [GeV]"))
     assert len((tmp_path / "vq.run" / "log.jsonl").read_text().splitlines()) == 2
 
 

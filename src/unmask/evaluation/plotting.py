@@ -26,6 +26,7 @@ STYLE: Any = {
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
     "svg.hashsalt": "unmask",
+    "svg.fonttype": "none",  # text stays text: it can be searched and edited
 }
 
 
