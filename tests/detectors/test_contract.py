@@ -10,6 +10,7 @@ import pytest
 from unmask import load_sample
 from unmask.detectors import Detector, load_detector
 from unmask.detectors.masked_token import MaskedTokenDetector
+from unmask.detectors.scores import read_scores, write_scores
 from unmask.errors import NotFittedError, UsageError
 from unmask.events.event_set import EventSet
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
@@ -115,3 +116,25 @@ def test_it_finds_a_toy_anomaly(name: str, sample: tuple[EventSet, EventSet, Eve
     photons = replace(background, tag=np.where(background.is_object, 7, 0).astype(np.uint8))
     score = np.concatenate([detector.score_events(background), detector.score_events(photons)])
     assert roc_auc(score, np.arange(len(score)) >= len(background)).value > 0.85
+
+
+def test_training_events_are_known_again(
+    fitted: Detector, sample: tuple[EventSet, EventSet, EventSet], tmp_path: Path
+) -> None:
+    fitted.save(tmp_path / "model")
+    loaded = load_detector(tmp_path / "model")
+    known, new = loaded.scores(sample[0]).was_trained_on, loaded.scores(sample[1]).was_trained_on
+    assert known is not None
+    assert new is not None
+    assert known.all()
+    assert not new.any()
+
+
+def test_scores_carry_what_anyone_can_compute(
+    fitted: Detector, sample: tuple[EventSet, EventSet, EventSet], tmp_path: Path
+) -> None:
+    write_scores(tmp_path / "scores.parquet", [fitted.scores(part) for part in sample[2].chunks(100)])
+    scores = read_scores(tmp_path / "scores.parquet")
+    assert scores.scalars is not None
+    np.testing.assert_array_equal(scores.scalars["n_b_jets"], (sample[2].tag == 2).sum(1))
+    np.testing.assert_array_equal(scores.scalars["met_mev"], sample[2].met_mev)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,7 +24,6 @@ from unmask.cli.reading import Reading, reads_events, resolve
 
 if TYPE_CHECKING:
     from unmask.detectors.scores import Scores
-    from unmask.networks.masked_token_scoring import EventScore
 
 
 @reads_events
@@ -32,8 +31,9 @@ def train(
     reading: Reading,
     out: OutOption,
     preset: Annotated[
-        str, typer.Option(help="A published configuration (see: unmask list) or a TOML file of the same shape.")
-    ] = "gluino-lut-456",
+        str | None, typer.Option(help="A configuration (see: unmask list) or a TOML file of the same shape.")
+    ] = None,
+    detector: Annotated[str | None, typer.Option(help="A kind of detector with its default settings.")] = None,
     tokenizer: Annotated[
         Path | None, typer.Option(help="Folder of a fitted tokenizer; without it one is fitted first.")
     ] = None,
@@ -48,7 +48,7 @@ def train(
         bool, typer.Option("--tensorboard", help="Also write TensorBoard files to OUT.run.")
     ] = False,
 ) -> None:
-    """Train a detector on background events; signal is refused.
+    """Train a detector on background events; signal is refused. Without --preset or --detector: gluino-lut-456.
 
     The log and the checkpoints go to OUT.run: after an interruption run the same command again and it continues.
     On several GPUs: torchrun --nproc-per-node 4 -m unmask train ...
@@ -59,42 +59,50 @@ def train(
     from unmask.cli.console import IS_FIRST_PROCESS
     from unmask.cli.console import out as console
     from unmask.cli.training_bar import TrainingBar
-    from unmask.detectors.masked_token import MaskedTokenDetector
+    from unmask.detectors.network import NetworkDetector
     from unmask.errors import UsageError
-    from unmask.studies.presets import load_preset
+    from unmask.studies.presets import default_preset, load_preset
     from unmask.tokenizers import load_tokenizer
     from unmask.training.distributed import leave_together
 
-    chosen = load_preset(preset)
+    if preset and detector:
+        raise UsageError("--preset names a detector already; leave out --detector, or --preset")
+    chosen = default_preset(detector) if detector else load_preset(preset or "gluino-lut-456")
     changes = parse_settings(settings)
     tokenizer_changes = changes.pop("tokenizer", {})
     shared = {"seed": seed, "device": device, "deterministic": deterministic}
     if tokenizer and tokenizer_changes:
         raise UsageError("--tokenizer is fitted already; leave out --set tokenizer...")
+    if (tokenizer or tokenizer_changes) and not chosen.tokenizer:
+        raise UsageError(f"the detector of {chosen.name} has no tokenizer")
     if tokenizer_changes.get("kind", chosen.tokenizer.get("kind")) == "vqvae":
         tokenizer_changes["training"] = shared | tokenizer_changes.get("training", {})
-    changes["training"] = shared | changes.get("training", {})
-    fitted = load_tokenizer(resolve(tokenizer)) if tokenizer else chosen.new_tokenizer(tokenizer_changes)
-    detector = chosen.new_detector(fitted, changes)
-    assert isinstance(detector, MaskedTokenDetector)
+    if chosen.detector_takes("training"):
+        changes["training"] = shared | changes.get("training", {})
+    elif chosen.detector_takes("seed"):
+        changes.setdefault("seed", seed)
+    fitted = load_tokenizer(resolve(tokenizer)) if tokenizer else None
+    if fitted is None and chosen.tokenizer:
+        fitted = chosen.new_tokenizer(tokenizer_changes)
+    new = chosen.new_detector(fitted, changes)
     check_can_save(out)
     events, held_out = training_and_validation(reading, validation, seed)
     run_folder = run_folder_of(out)
-    if tokenizer is None:
+    if tokenizer is None and fitted is not None:
         fit_tokenizer(fitted, events, held_out, run_folder / "tokenizer")
-    board_folder = run_folder if tensorboard and IS_FIRST_PROCESS else None
-    with TrainingBar("detector", detector.training.max_epochs, board_folder) as bar:
-        detector.fit(events, held_out, run_folder=run_folder, reporter=bar)
+    facts = f"{len(events):,} events"
+    if isinstance(new, NetworkDetector):
+        board_folder = run_folder if tensorboard and IS_FIRST_PROCESS else None
+        with TrainingBar("detector", new.training.max_epochs, board_folder) as bar:
+            new.fit(events, held_out, run_folder=run_folder, reporter=bar)
+        best = min(record.validation_loss for record in new.history_)
+        facts = f"{len(new.history_)} epochs, best validation loss {best:.4f}, {new.n_parameters:,} parameters"
+    else:
+        new.fit(events, held_out, run_folder=run_folder)
     if IS_FIRST_PROCESS:
-        detector.save(out)
+        new.save(out)
     leave_together()
-    best = min(record.validation_loss for record in detector.history_)
-    facts = f"{len(detector.history_)} epochs, best validation loss {best:.4f}, {detector.n_parameters:,} parameters"
-    console.print(
-        f"{facts} -> {out}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    console.print(f"{facts} -> {out}", highlight=False, soft_wrap=True)
 
 
 @reads_events
@@ -121,7 +129,6 @@ def score(
     from unmask.artifacts import MANIFEST, provenance, sha256_of_file
     from unmask.cli.console import out as console
     from unmask.detectors import load_detector
-    from unmask.detectors.masked_token import MaskedTokenDetector
     from unmask.detectors.scores import write_scores
 
     model = resolve(model)
@@ -141,15 +148,13 @@ def score(
         return
     reading.check_output(out)
     detector = load_detector(model)
-    assert isinstance(detector, MaskedTokenDetector)
 
     def scored() -> Iterator[Scores]:
         for events in reading.stream():
-            yield detector.scores(
-                events, how=cast("EventScore | None", how), with_token_losses=token_losses, device=device
-            )
+            yield detector.scores(events, how=how, with_token_losses=token_losses, device=device)
 
-    facts = provenance(model=sha256_of_file(model / MANIFEST), score=how or detector.score, **reading.origin())
+    chosen = how or detector.settings().get("score")
+    facts = provenance(model=sha256_of_file(model / MANIFEST), detector=detector.kind, score=chosen, **reading.origin())
     n_events = write_scores(out, scored(), provenance=facts)
     reading.report_skipped()
     console.print(f"{n_events:,} events -> {out}", highlight=False, soft_wrap=True)

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from unmask.artifacts import MANIFEST, Json, provenance, sha256_of_file
 from unmask.cluster.plan import Task, Work, WorkKind
-from unmask.detectors import load_detector
+from unmask.detectors import Detector, load_detector
 from unmask.detectors.scores import SCORES_TABLE, write_scores
 from unmask.errors import ArtifactError, BadDataError, UnmaskError
 from unmask.events.event_set import EventSet
@@ -25,10 +25,6 @@ from unmask.events.readers.parquet import EVENTS_TABLE, write_events
 from unmask.tables import TableKind, open_table
 from unmask.tokenizers import Tokenizer, load_tokenizer, write_tokens
 from unmask.tokenizers.token_set import TOKENS_TABLE
-
-if TYPE_CHECKING:
-    from unmask.detectors.masked_token import MaskedTokenDetector
-    from unmask.networks.masked_token_scoring import EventScore
 
 _TABLES: dict[WorkKind, TableKind] = {"convert": EVENTS_TABLE, "encode": TOKENS_TABLE, "score": SCORES_TABLE}
 
@@ -73,7 +69,7 @@ def provide_model(model: Model) -> None:
 
 
 @lru_cache(maxsize=4)
-def _load(kind: WorkKind, digest: str) -> MaskedTokenDetector | Tokenizer:
+def _load(kind: WorkKind, digest: str) -> Detector | Tokenizer:
     """Load a model once for all tasks of this process."""
     with tempfile.TemporaryDirectory(prefix="unmask-") as scratch:
         for name, content in _models[digest].files.items():
@@ -82,11 +78,7 @@ def _load(kind: WorkKind, digest: str) -> MaskedTokenDetector | Tokenizer:
             path.write_bytes(content)
         if kind == "encode":
             return load_tokenizer(Path(scratch))
-        from unmask.detectors.masked_token import MaskedTokenDetector
-
-        detector = load_detector(scratch)
-        assert isinstance(detector, MaskedTokenDetector)
-        return detector
+        return load_detector(scratch)
 
 
 @dataclass(frozen=True)
@@ -161,9 +153,10 @@ def _write_encoded(task: Task, events: Iterator[EventSet], facts: dict[str, Json
 
 
 def _write_scored(task: Task, events: Iterator[EventSet], facts: dict[str, Json]) -> int:
-    work, detector = task.work, cast("MaskedTokenDetector", load_model(task.work))
-    how = cast("EventScore | None", work.how)
-    parts = (detector.scores(some, how=how, with_token_losses=work.token_losses, device=work.device) for some in events)
+    work, detector = task.work, cast("Detector", load_model(task.work))
+    parts = (
+        detector.scores(some, how=work.how, with_token_losses=work.token_losses, device=work.device) for some in events
+    )
     return write_scores(task.out, parts, provenance=facts)
 
 
@@ -178,7 +171,7 @@ _WRITERS: dict[WorkKind, Callable[[Task, Iterator[EventSet], dict[str, Json]], i
 }
 
 
-def load_model(work: Work) -> MaskedTokenDetector | Tokenizer:
+def load_model(work: Work) -> Detector | Tokenizer:
     """The tokenizer or detector of some work, which must have been provided.
 
     Raises

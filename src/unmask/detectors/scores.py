@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ import pyarrow as pa
 from unmask.artifacts import Json
 from unmask.errors import UsageError
 from unmask.events.event_set import EventSet, Names
+from unmask.events.fingerprints import SeenEvents
 from unmask.events.identity import IDENTITY_TYPES, identity_from_arrow, identity_to_arrow
 from unmask.tables import TableKind, TableWriter, open_table, table_files
 
@@ -24,11 +26,26 @@ SCORES_TABLE = TableKind(
     dictionaries=("file", "process", "label", "weight"),
 )
 TOKEN_LOSS = "token_loss"
+TRAINED_ON = "was_trained_on"
+#: What anyone can compute in a minute, kept beside the score: a detector must be seen to beat it.
+SCALARS: dict[str, pa.DataType] = {
+    "n_objects": pa.int16(),
+    "ht_mev": pa.float64(),
+    "met_mev": pa.float64(),
+    "n_b_jets": pa.int16(),
+}
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Scores with the identity columns of the events; ``token_loss`` (n_events, sequence) where it was asked for."""
+    """Scores with the identity columns of the events, and what else is known of them.
+
+    Attributes
+    ----------
+    token_loss : (n_events, sequence), where it was asked for.
+    scalars : trivial scores by name, each (n_events,): number of objects, HT, MET, number of b-jets.
+    was_trained_on : (n_events,), True for events that the detector has learnt from; None where that is not known.
+    """
 
     score: npt.NDArray[np.float64]
     row: npt.NDArray[np.int64]
@@ -38,15 +55,28 @@ class Scores:
     label: npt.NDArray[np.int8]
     weight: npt.NDArray[np.float64]
     token_loss: npt.NDArray[np.float32] | None = None
+    scalars: dict[str, npt.NDArray[Any]] | None = None
+    was_trained_on: npt.NDArray[np.bool_] | None = None
 
     @classmethod
     def of(
-        cls, events: EventSet, score: npt.NDArray[np.float64], token_loss: npt.NDArray[np.float32] | None = None
+        cls,
+        events: EventSet,
+        score: npt.NDArray[np.float64],
+        token_loss: npt.NDArray[np.float32] | None = None,
+        seen: SeenEvents | None = None,
     ) -> Scores:
         """Put scores beside the identity columns of their events."""
         return cls(
             score=score,
             token_loss=token_loss,
+            scalars={
+                "n_objects": events.n_objects,
+                "ht_mev": events.ht_mev,
+                "met_mev": events.met_mev,
+                "n_b_jets": events.n_b_jets,
+            },
+            was_trained_on=None if seen is None else seen.contains(events),
             row=events.row,
             event_id=events.event_id,
             file_names=events.file_names,
@@ -65,14 +95,23 @@ def write_scores(path: str | Path, parts: Iterable[Scores], *, provenance: dict[
     first = next(stream, None)
     if first is None:
         raise UsageError(f"no scores to write to {path}")
-    types = {}
-    kind = SCORES_TABLE
+    types: dict[str, pa.DataType] = {}
+    if first.scalars is not None:
+        types |= SCALARS
+    if first.was_trained_on is not None:
+        types[TRAINED_ON] = pa.bool_()
     if first.token_loss is not None:
         types[TOKEN_LOSS] = pa.list_(pa.float32(), first.token_loss.shape[1])
-        kind = TableKind(kind.name, kind.version, {**kind.columns, TOKEN_LOSS: None}, kind.dictionaries)
-    with TableWriter(path, kind, {"provenance": provenance or {}}, types) as writer:
+    kind = TableKind(
+        SCORES_TABLE.name, SCORES_TABLE.version, {**SCORES_TABLE.columns, **types}, SCORES_TABLE.dictionaries
+    )
+    with TableWriter(path, kind, {"provenance": provenance or {}}) as writer:
         for part in chain([first], stream):
             columns = identity_to_arrow(part) | {"score": pa.array(part.score)}
+            for name, values in (part.scalars or {}).items():
+                columns[name] = pa.array(values, SCALARS[name])
+            if part.was_trained_on is not None:
+                columns[TRAINED_ON] = pa.array(part.was_trained_on)
             if part.token_loss is not None:
                 flat = pa.array(part.token_loss.ravel(), pa.float32())
                 columns[TOKEN_LOSS] = pa.FixedSizeListArray.from_arrays(flat, type=types[TOKEN_LOSS])
@@ -85,19 +124,37 @@ def stream_scores(path: str | Path, *, chunk_events: int = 200_000) -> Iterator[
     for part in table_files(path):
         with open_table(part, SCORES_TABLE) as (file, _):
             for batch in file.iter_batches(chunk_events):
-                token_loss = None
-                if TOKEN_LOSS in batch.schema.names:
-                    column = batch[TOKEN_LOSS]
-                    token_loss = column.flatten().to_numpy().reshape(len(column), column.type.list_size)
-                yield Scores(score=batch["score"].to_numpy(), token_loss=token_loss, **identity_from_arrow(batch))
+                yield _from_arrow(batch)
+
+
+def _from_arrow(batch: pa.RecordBatch) -> Scores:
+    there = set(batch.schema.names)
+    token_loss = None
+    if TOKEN_LOSS in there:
+        column = batch[TOKEN_LOSS]
+        token_loss = column.flatten().to_numpy().reshape(len(column), column.type.list_size)
+    return Scores(
+        score=batch["score"].to_numpy(),
+        token_loss=token_loss,
+        scalars={name: batch[name].to_numpy() for name in SCALARS} if there.issuperset(SCALARS) else None,
+        was_trained_on=batch[TRAINED_ON].to_numpy(zero_copy_only=False) if TRAINED_ON in there else None,
+        **identity_from_arrow(batch),
+    )
 
 
 def read_scores(path: str | Path) -> Scores:
-    """Read a whole scores file."""
+    """Read a whole scores file, or the parts in a folder."""
     parts = list(stream_scores(path))
     if not parts:
         raise UsageError(f"{path}: holds no scores")
+    return concatenate_scores(parts)
+
+
+def concatenate_scores(parts: Sequence[Scores]) -> Scores:
+    """Put scores one after the other; what some of them lack, the whole lacks."""
     losses = [part.token_loss for part in parts if part.token_loss is not None]
+    scalars = [part.scalars for part in parts if part.scalars is not None]
+    trained_on = [part.was_trained_on for part in parts if part.was_trained_on is not None]
     return Scores(
         score=np.concatenate([part.score for part in parts]),
         row=np.concatenate([part.row for part in parts]),
@@ -106,5 +163,9 @@ def read_scores(path: str | Path) -> Scores:
         process_names=Names.concatenate([part.process_names for part in parts]),
         label=np.concatenate([part.label for part in parts]),
         weight=np.concatenate([part.weight for part in parts]),
-        token_loss=np.concatenate(losses) if losses else None,
+        token_loss=np.concatenate(losses) if len(losses) == len(parts) else None,
+        scalars={name: np.concatenate([some[name] for some in scalars]) for name in SCALARS}
+        if len(scalars) == len(parts)
+        else None,
+        was_trained_on=np.concatenate(trained_on) if len(trained_on) == len(parts) else None,
     )

@@ -133,6 +133,11 @@ class EventSet:
         return np.asarray(np.where(is_jet, self.pt_mev, 0).sum(axis=1, dtype=np.float64))
 
     @property
+    def n_b_jets(self) -> npt.NDArray[np.int64]:
+        """(n_events,): number of b-tagged jets."""
+        return np.asarray((self.tag == 2).sum(axis=1))
+
+    @property
     def n_cut_events(self) -> int:
         """Events that had more than 18 objects."""
         return int(np.count_nonzero(self.n_dropped))

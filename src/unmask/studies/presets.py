@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ _FOLDER = files("unmask") / "studies" / "presets"
 
 @dataclass(frozen=True)
 class Preset:
-    """What to train: a description, a table for the tokenizer and one for the detector."""
+    """What to train: a description, a table for the tokenizer (empty for a detector without) and for the detector."""
 
     name: str
     description: str
@@ -30,22 +31,39 @@ class Preset:
     def new_tokenizer(self, changes: Mapping[str, Any] | None = None) -> Tokenizer:
         """Make the tokenizer, not fitted yet; ``changes`` override settings."""
         where = f"{self.name}, [tokenizer]"
+        if not self.tokenizer:
+            raise UsageError(f"the {self.detector.get('kind')} detector of {self.name} has no tokenizer")
         kind, settings = _kind_and_settings(self.tokenizer, changes or {}, TOKENIZERS, where)
         chosen = tokenizer_class(kind)
         return chosen(**checked_arguments(chosen, settings, where=where))
 
-    def new_detector(self, tokenizer: Tokenizer, changes: Mapping[str, Any] | None = None) -> Detector:
+    def new_detector(self, tokenizer: Tokenizer | None = None, changes: Mapping[str, Any] | None = None) -> Detector:
         """Make the detector, not fitted yet; ``changes`` override settings."""
         where = f"{self.name}, [detector]"
         kind, settings = _kind_and_settings(self.detector, changes or {}, DETECTORS, where)
         chosen = detector_class(kind)
-        return chosen(**checked_arguments(chosen, settings | {"tokenizer": tokenizer}, where=where))
+        given = {} if tokenizer is None else {"tokenizer": tokenizer}
+        return chosen(**checked_arguments(chosen, settings | given, where=where))
+
+    def detector_takes(self, name: str) -> bool:
+        """Whether the detector has a setting or a part of this name."""
+        kind = self.detector.get("kind")
+        return kind in DETECTORS and name in inspect.signature(detector_class(kind)).parameters
 
 
 def preset_names() -> list[str]:
     """Names of the presets that ship with the package."""
     names = [entry.name.removesuffix(".toml") for entry in _FOLDER.iterdir() if entry.name.endswith(".toml")]
-    return sorted(names, key=lambda name: (*name.rsplit("-", 1)[:1], int(name.rsplit("-", 1)[1])))
+    # Numbers by their value: lut-885 before lut-1524.
+    return sorted(names, key=lambda name: [part.zfill(6) if part.isdigit() else part for part in name.split("-")])
+
+
+def default_preset(detector: str) -> Preset:
+    """A detector of a kind with its default settings."""
+    if detector not in DETECTORS:
+        raise UsageError(f"unknown detector {detector!r}; {nearest(detector, DETECTORS)}")
+    preset = Preset(detector, "", {}, {"kind": detector})
+    return replace(preset, tokenizer={"kind": "lookup-table"}) if preset.detector_takes("tokenizer") else preset
 
 
 def load_preset(name: str) -> Preset:
@@ -63,10 +81,13 @@ def load_preset(name: str) -> Preset:
     for key in content:
         if key not in known:
             raise UsageError(f"{path}: unknown entry {key!r}; {nearest(key, known)}")
-    for key in ("tokenizer", "detector"):
-        if not isinstance(content.get(key), dict):
-            raise UsageError(f"{path}: there is no table [{key}]")
-    return Preset(path.stem, str(content.get("description", "")), content["tokenizer"], content["detector"])
+    if not isinstance(content.get("detector"), dict):
+        raise UsageError(f"{path}: there is no table [detector]")
+    preset = Preset(path.stem, str(content.get("description", "")), content.get("tokenizer", {}), content["detector"])
+    if not isinstance(preset.tokenizer, dict) or preset.detector_takes("tokenizer") != bool(preset.tokenizer):
+        verdict = "must not be a" if preset.tokenizer else "is no"
+        raise UsageError(f"{path}: there {verdict} table [tokenizer] for this kind of detector")
+    return preset
 
 
 def _kind_and_settings(

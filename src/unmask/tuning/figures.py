@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.errors import UsageError
-from unmask.evaluation.plotting import BACKGROUND_COLOUR, SIGNAL_COLOUR, new_figure
+from unmask.evaluation.plotting import BACKGROUND_COLOUR, SIGNAL_COLOUR, Drawing, new_figure, write_drawings
 from unmask.tuning.plan import plan_of
 from unmask.tuning.results import complete_trials
 from unmask.tuning.search_spaces import Choice, Range
@@ -34,15 +34,11 @@ def draw_figures(study: Study, folder: Path, format_: str = "png") -> list[Path]
     n_complete = len(complete_trials(study))
     if n_complete < MIN_TRIALS:
         raise UsageError(f"study {study.study_name!r} has {n_complete} complete trials; figures need {MIN_TRIALS}")
-    drawers = {"history": plot_history, "importances": plot_importances, "parallel-coordinates": plot_parallel}
-    paths = []
-    for name, draw in drawers.items():
-        paths.append(folder / f"{name}.{format_}")
-        draw(study, paths[-1])
-    return paths
+    drawers = {"history": draw_history, "importances": draw_importances, "parallel-coordinates": draw_parallel}
+    return write_drawings(folder, {name: draw(study) for name, draw in drawers.items()}, [format_])
 
 
-def plot_history(study: Study, path: Path) -> None:
+def draw_history(study: Study) -> Drawing:
     """Loss of each trial, and the best so far."""
     from optuna.trial import TrialState
 
@@ -50,7 +46,7 @@ def plot_history(study: Study, path: Path) -> None:
     number, loss = [trial.number for trial in trials], [float(trial.value or 0) for trial in trials]
     pruned = study.get_trials(deepcopy=False, states=(TrialState.PRUNED,))
     given_up = [(trial.number, trial.value) for trial in pruned if trial.value is not None]
-    with new_figure(path, 1, 1, (6, 3.5)) as axes:
+    with new_figure(1, 1, (6, 3.5)) as (drawing, axes):
         ax = axes[0, 0]
         if given_up:
             ax.scatter(*zip(*given_up, strict=True), marker="x", color="0.6", s=20, label="pruned (last epoch)")
@@ -58,21 +54,23 @@ def plot_history(study: Study, path: Path) -> None:
         ax.step(number, np.minimum.accumulate(loss), where="post", color=SIGNAL_COLOUR, label="best so far")
         ax.set(xlabel="trial", ylabel=_LOSS, title=study.study_name)
         ax.legend()
+    return drawing
 
 
-def plot_importances(study: Study, path: Path) -> None:
+def draw_importances(study: Study) -> Drawing:
     """Share of each hyper-parameter in what separates good trials from the others (PED-ANOVA)."""
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
     importances = get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())
     names = sorted(importances, key=lambda name: importances[name])
-    with new_figure(path, 1, 1, (6, 0.6 + 0.35 * len(names))) as axes:
+    with new_figure(1, 1, (6, 0.6 + 0.35 * len(names))) as (drawing, axes):
         ax = axes[0, 0]
         ax.barh(names, [importances[name] for name in names], color=BACKGROUND_COLOUR)
         ax.set(xlabel="importance", title=study.study_name)
+    return drawing
 
 
-def plot_parallel(study: Study, path: Path) -> None:
+def draw_parallel(study: Study) -> Drawing:
     """Each complete trial as a line through its hyper-parameters to its loss; dark lines are the good ones."""
     trials = complete_trials(study)[::-1]  # the best are drawn last, on top
     space = plan_of(study).space
@@ -80,7 +78,7 @@ def plot_parallel(study: Study, path: Path) -> None:
     columns = {name: _Axis(entry, [trial.params[name] for trial in trials]) for name, entry in space.items()}
     columns["loss"] = _Axis(Range(float(loss.min()), float(loss.max())), list(loss))
     heights = np.stack([axis.height for axis in columns.values()], axis=1)
-    with new_figure(path, 1, 1, (1.5 + 1.3 * len(columns), 4)) as axes:
+    with new_figure(1, 1, (1.5 + 1.3 * len(columns), 4)) as (drawing, axes):
         import matplotlib as mpl
 
         ax = axes[0, 0]
@@ -104,6 +102,7 @@ def plot_parallel(study: Study, path: Path) -> None:
         ax.set_xlim(-0.2, len(columns) - 0.4)
         ax.grid(visible=False)
         ax.set_title(f"{study.study_name} (colour: rank of the loss, dark is best)")
+    return drawing
 
 
 class _Axis:

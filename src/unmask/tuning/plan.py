@@ -42,7 +42,7 @@ class Plan:
     def __post_init__(self) -> None:
         kind = self.preset.tokenizer.get("kind")
         if self.target == "tokenizer" and kind != "vqvae":
-            choices = [name for name in preset_names() if load_preset(name).tokenizer["kind"] == "vqvae"]
+            choices = [name for name in preset_names() if load_preset(name).tokenizer.get("kind") == "vqvae"]
             raise UsageError(
                 f"the tokenizer of preset {self.preset.name} is a {kind}, which has nothing to tune; "
                 f"choose a VQ-VAE: {', '.join(choices)}"

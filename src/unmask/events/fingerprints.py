@@ -1,0 +1,48 @@
+"""Knowing an event again by its content, whatever the file it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from unmask.events.event_set import EventSet
+
+#: Training events that a detector remembers; a megabyte.
+MAX_REMEMBERED = 1 << 17
+
+_WEIGHTS = np.random.default_rng(7).integers(0, 1 << 63, 2 + 18 * 5, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+
+
+def fingerprints(events: EventSet) -> npt.NDArray[np.uint64]:
+    """A number (n_events,) for the content of each event: MET and objects, not its name, label or weight."""
+    columns = [events.met_mev[:, None], events.met_phi[:, None]]
+    columns += [np.where(events.is_object, column, 0) for column in (events.pt_mev, events.eta, events.phi)]
+    columns += [np.where(events.is_object, events.energy_mev, 0), np.where(events.is_object, events.tag, 0)]
+    bits = np.concatenate([column.astype(np.float32) + np.float32(0) for column in columns], axis=1).view(np.uint32)
+    mixed = (bits * _WEIGHTS).sum(axis=1, dtype=np.uint64)
+    mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
+    return np.asarray(mixed ^ (mixed >> np.uint64(29)))
+
+
+@dataclass(frozen=True, eq=False)
+class SeenEvents:
+    """The events that something has learnt from: all of them, or of very many those with the smallest fingerprints.
+
+    >>> from unmask import load_sample
+    >>> events = load_sample("gluino")[:100]
+    >>> int(SeenEvents.of(events[:60]).contains(events).sum())
+    60
+    """
+
+    fingerprint: npt.NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, events: EventSet) -> SeenEvents:
+        """Remember events."""
+        return cls(np.unique(fingerprints(events))[:MAX_REMEMBERED])
+
+    def contains(self, events: EventSet) -> npt.NDArray[np.bool_]:
+        """Which events (n_events,) are known to be among them."""
+        return np.isin(fingerprints(events), self.fingerprint)
