@@ -86,7 +86,7 @@ def train(
         fitted = chosen.new_tokenizer(tokenizer_changes)
     new = chosen.new_detector(fitted, changes)
     check_can_save(out)
-    events, held_out = training_and_validation(reading, validation, seed)
+    events, held_out = training_and_validation(reading, validation, seed, with_signal=new.sees_signal)
     run_folder = run_folder_of(out)
     if tokenizer is None and fitted is not None:
         fit_tokenizer(fitted, events, held_out, run_folder / "tokenizer")
@@ -120,6 +120,9 @@ def score(
     how: Annotated[
         str | None, typer.Option("--score", help="mean, mean-real, sum or max of token losses (default: the model's).")
     ] = None,
+    explain: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Explain the N most anomalous events, in OUT.explained.json.")
+    ] = 0,
     device: DeviceOption = "auto",
     dask: DaskOption = None,
     shard: ShardOption = None,
@@ -127,12 +130,18 @@ def score(
 ) -> None:
     """Give every event an anomaly score, larger is more anomalous, in bounded memory."""
     from unmask.artifacts import MANIFEST, provenance, sha256_of_file
+    from unmask.cli.console import note
     from unmask.cli.console import out as console
     from unmask.detectors import load_detector
+    from unmask.detectors.explanations import MostAnomalous, write_explanations
     from unmask.detectors.scores import write_scores
+    from unmask.errors import UsageError
+    from unmask.events.event_set import EventSet
 
     model = resolve(model)
     if dask or shard:
+        if explain:
+            raise UsageError("--explain looks at all events in one process; leave out --dask and --shard")
         run_in_parts(
             reading,
             "score",
@@ -148,16 +157,23 @@ def score(
         return
     reading.check_output(out)
     detector = load_detector(model)
+    most = MostAnomalous(explain)
+    if explain:
+        detector.explain(EventSet.empty())  # one that cannot explain says so now, not after hours
 
     def scored() -> Iterator[Scores]:
         for events in reading.stream():
-            yield detector.scores(events, how=how, with_token_losses=token_losses, device=device)
+            scores = detector.scores(events, how=how, with_token_losses=token_losses, device=device)
+            most.add(events, scores.score)
+            yield scores
 
     chosen = how or detector.settings().get("score")
     facts = provenance(model=sha256_of_file(model / MANIFEST), detector=detector.kind, score=chosen, **reading.origin())
     n_events = write_scores(out, scored(), provenance=facts)
     reading.report_skipped()
     console.print(f"{n_events:,} events -> {out}", highlight=False, soft_wrap=True)
+    if explain:
+        note(f"explained -> {write_explanations(out, most, detector, device=device, provenance=facts)}")
 
 
 def list_() -> None:

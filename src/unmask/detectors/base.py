@@ -20,6 +20,7 @@ from unmask.events.fingerprints import SeenEvents
 from unmask.tokenizers.base import check_background
 
 if TYPE_CHECKING:
+    from unmask.detectors.explanations import Explanation
     from unmask.training import Reporter
 
 _SEEN = "events.fingerprint"
@@ -34,6 +35,8 @@ class Detector(ABC):
 
     #: Name in the manifest of a saved detector.
     kind: ClassVar[str]
+    #: Whether it learns from labelled signal, and so is no detector of the unknown but a bound.
+    sees_signal: ClassVar[bool] = False
     #: Arguments of the constructor that are saved in folders of their own, or are shorthands, and so are no settings.
     _not_settings: ClassVar[tuple[str, ...]] = ("tokenizer", "seed")
 
@@ -101,6 +104,16 @@ class Detector(ABC):
         if how is not None or with_token_losses:
             raise UsageError(f"a {self.kind} detector has one score and no token losses")
         return Scores.of(events, self.score_events(events, device=device), seen=self.seen_)
+
+    def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:  # noqa: ARG002
+        """Say of each event what made its score, for detectors that can.
+
+        Raises
+        ------
+        UsageError
+            If this detector cannot.
+        """
+        raise UsageError(f"a {self.kind} detector cannot explain its scores; leave out --explain")
 
     def settings(self) -> dict[str, Json]:
         """Arguments of the constructor, as JSON can hold them."""

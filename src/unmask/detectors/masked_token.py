@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from unmask.artifacts import Json
+from unmask.detectors.explanations import Explanation
+from unmask.detectors.masked_token_explanations import explain_masked_tokens
 from unmask.detectors.network import BATCH_EVENTS, NetworkDetector
 from unmask.detectors.scores import Scores
 from unmask.events.event_set import EventSet
@@ -104,6 +106,9 @@ class MaskedTokenDetector(NetworkDetector[MaskedTokenTransformer]):
         self._check_fitted()
         tokens = self.tokenizer.encode(events) if isinstance(events, EventSet) else events
         return self._in_batches((tokens.tokens,), token_losses, device)
+
+    def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:
+        return explain_masked_tokens(self, events, device=device)
 
     def _parts(self) -> dict[str, Callable[[Path], None]]:
         return {"tokenizer": self.tokenizer.save}

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from unmask.errors import UsageError
-from unmask.evaluation.plotting import BACKGROUND_COLOUR, SIGNAL_COLOUR, label_decades, new_figure
+from unmask.evaluation.plotting import (
+    BACKGROUND_COLOUR,
+    SIGNAL_COLOUR,
+    Drawing,
+    Style,
+    label_decades,
+    legend_below,
+    new_figure,
+)
 from unmask.events.event_set import BACKGROUND, SIGNAL, UNKNOWN, EventSet
 from unmask.events.objects import MAX_OBJECTS
 
@@ -20,15 +27,15 @@ _STYLES = {
 }
 
 
-def plot_events(events: EventSet, path: Path) -> None:
+def draw_events(events: EventSet, *, style: Style = "plain") -> Drawing:
     """Draw multiplicity, b-jets, pT, MET, HT and eta, each class normalised to its sum of weights."""
     if not len(events):
         raise UsageError("there are no events to plot")
-    with new_figure(path, 2, 3, (10, 5.5)) as axes:
+    with new_figure(2, 3, (9, 5), style=style) as (drawing, axes):
         whole = np.arange(-0.5, MAX_OBJECTS + 1)
         panels: list[tuple[str, npt.NDArray[Any], npt.NDArray[np.float64]]] = [
             ("objects in the event", events.n_objects, whole),
-            ("b-jets", (events.tag == 2).sum(axis=1), np.arange(-0.5, 9)),
+            ("b-jets", events.n_b_jets, np.arange(-0.5, 9)),
             ("MET [GeV]", events.met_mev / 1e3, np.linspace(0, 800, 41)),
             ("HT [GeV]", events.ht_mev / 1e3, np.linspace(0, 2500, 51)),
             ("pT of all objects [GeV]", events.pt_mev / 1e3, np.geomspace(15, 2000, 41)),
@@ -54,6 +61,7 @@ def plot_events(events: EventSet, path: Path) -> None:
                 label_decades(axis.xaxis)
             if edges is not whole and "eta" not in title:
                 axis.set_yscale("log")
-        axes[0, 0].legend(fontsize=8)
+        legend_below(drawing.figure, axes[0, 0])
         for axis in axes[:, 0]:
             axis.set_ylabel("per event, normalised")
+    return drawing

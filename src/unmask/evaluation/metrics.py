@@ -2,32 +2,108 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, logit
 from scipy.stats import norm
 
-from unmask.errors import BadDataError, UsageError
+from unmask.evaluation.intervals import Estimate, logit_interval, percentile_interval
+from unmask.evaluation.roc import (
+    MIN_BACKGROUND_EVENTS,
+    FloatArray,
+    Roc,
+    RocReplicas,
+    highest_at,
+    lowest_at,
+    max_sic,
+    roc_curve,
+    roc_replicas,
+    significance_improvement,
+    split_classes,
+)
 
-FloatArray = npt.NDArray[np.float64]
-
-#: Fewer background events above a threshold than this do not support a working point.
-MIN_BACKGROUND_EVENTS = 10
+#: Where the signal efficiency is measured.
+BACKGROUND_EFFICIENCIES = (1e-2, 1e-3, 1e-4)
+#: Where the background efficiency is measured.
+SIGNAL_EFFICIENCY = 1e-2
+#: Equal bins over the pooled range, in which the overlap of the score histograms is measured.
+OVERLAP_BINS = 100
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A measured number and its confidence interval."""
+class BestThreshold:
+    """Where the difference of the efficiencies (TPR - FPR) is largest, and what they are there."""
 
-    value: float
-    low: float
-    high: float
+    threshold: Estimate
+    difference: Estimate
+    signal_efficiency: float
+    background_efficiency: float
 
-    def __str__(self) -> str:
-        return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
+
+@dataclass(frozen=True)
+class MaxImprovement:
+    """The largest eps_S / sqrt(eps_B), and the background efficiency where it is."""
+
+    improvement: Estimate
+    background_efficiency: float
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """All that is measured of one score; None where the statistics do not support a number.
+
+    Attributes
+    ----------
+    signal_efficiency : by background efficiency.
+    background_efficiency : at a signal efficiency of 0.01.
+    background_efficiency_limit : what it is below with the same confidence, also where it cannot be measured.
+    """
+
+    n_signal: int
+    n_background: int
+    auc: Estimate
+    signal_efficiency: dict[float, Estimate | None]
+    background_efficiency: Estimate | None
+    background_efficiency_limit: float | None
+    best_threshold: BestThreshold | None
+    overlap_area: Estimate | None
+    max_significance_improvement: MaxImprovement | None
+    total_improvement: Estimate | None
+
+
+def measure(
+    score: npt.NDArray[Any],
+    is_signal: npt.NDArray[np.bool_],
+    weight: npt.NDArray[Any] | None = None,
+    *,
+    confidence: float = 0.95,
+    n_replicas: int = 400,
+    seed: int = 0,
+) -> Metrics:
+    """Measure everything; with negative weights only the AUC, since efficiencies can then fall with the threshold."""
+    n_signal = int(np.count_nonzero(is_signal))
+    auc = roc_auc(score, is_signal, weight, confidence=confidence)
+    counts = (n_signal, len(is_signal) - n_signal)
+    if weight is not None and np.min(weight) < 0:
+        nothing: dict[float, Estimate | None] = dict.fromkeys(BACKGROUND_EFFICIENCIES)
+        return Metrics(*counts, auc, nothing, None, None, None, None, None, None)
+    roc = roc_curve(score, is_signal, weight)
+    replicas = roc_replicas(roc, n_replicas=n_replicas, seed=seed)
+    at_background = _signal_efficiencies(roc, replicas, BACKGROUND_EFFICIENCIES, confidence)
+    return Metrics(
+        *counts,
+        auc=auc,
+        signal_efficiency=at_background,
+        background_efficiency=_background_efficiency(roc, replicas, SIGNAL_EFFICIENCY, confidence),
+        background_efficiency_limit=_background_efficiency_limit(roc, replicas, SIGNAL_EFFICIENCY, confidence, seed),
+        best_threshold=_best_threshold(roc, replicas, confidence),
+        overlap_area=overlap_area(score, is_signal, weight, confidence=confidence),
+        max_significance_improvement=_max_improvement(roc, replicas, confidence),
+        total_improvement=_total_improvement(at_background, replicas, confidence),
+    )
 
 
 def roc_auc(
@@ -44,12 +120,37 @@ def roc_auc(
     >>> roc_auc(np.array([1, 2, 2, 3]), np.array([False, False, True, True])).value
     0.875
     """
-    signal, background, w_signal, w_background = _classes(score, is_signal, weight)
-    place_signal = _place(signal, background, w_background)  # share of background below each signal event
-    place_background = 1 - _place(background, signal, w_signal)
-    area = float(np.average(place_signal, weights=w_signal))
-    variance = _variance_of_mean(place_signal, w_signal) + _variance_of_mean(place_background, w_background)
-    return logit_interval(area, np.sqrt(variance), confidence)
+    placed = placements(score, is_signal, weight)
+    return logit_interval(placed.mean(), np.sqrt(placed.variance()), confidence)
+
+
+@dataclass(frozen=True, eq=False)
+class Placements:
+    """For each signal event the share of background below it, for each background event that of signal above it."""
+
+    signal: FloatArray
+    background: FloatArray
+    signal_weight: FloatArray
+    background_weight: FloatArray
+
+    def mean(self) -> float:
+        """The area under the ROC curve."""
+        return float(np.average(self.signal, weights=self.signal_weight))
+
+    def variance(self) -> float:
+        """DeLong's variance of that area."""
+        return _variance_of_mean(self.signal, self.signal_weight) + _variance_of_mean(
+            self.background, self.background_weight
+        )
+
+
+def placements(
+    score: npt.NDArray[Any], is_signal: npt.NDArray[np.bool_], weight: npt.NDArray[Any] | None = None
+) -> Placements:
+    """What the area under the curve and its variance are made of; ties count half."""
+    signal, background, w_signal, w_background = split_classes(score, is_signal, weight)
+    below = _share_below(signal, background, w_background)
+    return Placements(below, 1 - _share_below(background, signal, w_signal), w_signal, w_background)
 
 
 def signal_efficiency_at(
@@ -68,49 +169,171 @@ def signal_efficiency_at(
     interval is that of a bootstrap of signal and background. None where fewer than ten background events are above the
     threshold: the statistics do not support the working point.
     """
-    signal, background, w_signal, w_background = _classes(score, is_signal, weight)
-    effective = w_background.sum() ** 2 / (w_background**2).sum()
-    if effective * background_efficiency < MIN_BACKGROUND_EVENTS:
+    roc = roc_curve(score, is_signal, weight)
+    replicas = roc_replicas(roc, n_replicas=n_replicas, seed=seed)
+    return _signal_efficiencies(roc, replicas, [background_efficiency], confidence)[background_efficiency]
+
+
+def background_efficiency_at(
+    score: npt.NDArray[Any],
+    is_signal: npt.NDArray[np.bool_],
+    weight: npt.NDArray[Any] | None = None,
+    *,
+    signal_efficiency: float = SIGNAL_EFFICIENCY,
+    confidence: float = 0.95,
+    n_replicas: int = 400,
+    seed: int = 0,
+) -> Estimate | None:
+    """Share of background above the threshold that lets ``signal_efficiency`` of the signal through, as above."""
+    roc = roc_curve(score, is_signal, weight)
+    replicas = roc_replicas(roc, n_replicas=n_replicas, seed=seed)
+    return _background_efficiency(roc, replicas, signal_efficiency, confidence)
+
+
+def overlap_area(
+    score: npt.NDArray[Any],
+    is_signal: npt.NDArray[np.bool_],
+    weight: npt.NDArray[Any] | None = None,
+    *,
+    confidence: float = 0.95,
+) -> Estimate:
+    """Area that the normalised histograms of signal and background share, in 100 equal bins of the pooled range.
+
+    The area is the share of signal in bins where background is denser, plus that of background in all others; the
+    interval is that of these two shares. Fluctuations make the smaller of two bins smaller, so that the area comes out
+    too small where there are few events in a bin; the high end of the interval makes up for that.
+    """
+    signal, background, w_signal, w_background = split_classes(score, is_signal, weight)
+    edges = np.histogram_bin_edges(np.concatenate([signal, background]), OVERLAP_BINS)
+    (share_s, share_b), (square_s, square_b) = (
+        [
+            np.histogram(values, edges, weights=(weights / weights.sum()) ** power)[0]
+            for values, weights in ((signal, w_signal), (background, w_background))
+        ]
+        for power in (1, 2)
+    )
+    is_less = share_s < share_b
+    area = float(np.minimum(share_s, share_b).sum())
+    variance = _variance_of_share(share_s[is_less].sum(), square_s[is_less].sum(), square_s.sum())
+    variance += _variance_of_share(share_b[~is_less].sum(), square_b[~is_less].sum(), square_b.sum())
+    error = np.sqrt(variance)
+    high = logit_interval(min(area + _shortfall(share_s - share_b, square_s + square_b), 1.0), error, confidence).high
+    return Estimate(area, logit_interval(area, error, confidence).low, high)
+
+
+def _shortfall(difference: FloatArray, variance: FloatArray) -> float:
+    """How much the smaller of two bins, summed over bins, can be expected to be too small.
+
+    Gaussian bins with the found difference would fall short by the expression below. What was found has fluctuated
+    already: for bins that are truly equal the shortfall is on average 1 / (sqrt(2) - 1) times that.
+    """
+    error = np.sqrt(variance[variance > 0])
+    size = np.abs(difference[variance > 0])
+    shortfall = error * norm.pdf(size / error) - size * norm.sf(size / error)
+    return float(shortfall.sum() / (np.sqrt(2) - 1))
+
+
+def _signal_efficiencies(
+    roc: Roc, replicas: RocReplicas, background_efficiencies: Sequence[float], confidence: float
+) -> dict[float, Estimate | None]:
+    wanted = np.array(background_efficiencies)
+    values = highest_at(wanted, roc.background_efficiency, roc.signal_efficiency)
+    n_above = wanted**2 / np.interp(wanted, roc.background_efficiency, roc.background_variance)
+    spread = replicas.signal_efficiency_at(wanted)
+    return {
+        wanted_one: percentile_interval(float(values[i]), spread[:, i], confidence) if _supports(n_above[i]) else None
+        for i, wanted_one in enumerate(background_efficiencies)
+    }
+
+
+def _background_efficiency(
+    roc: Roc, replicas: RocReplicas, signal_efficiency: float, confidence: float
+) -> Estimate | None:
+    wanted = np.array([signal_efficiency])
+    value = lowest_at(wanted, roc.signal_efficiency, roc.background_efficiency)[0]
+    variance = np.interp(value, roc.background_efficiency, roc.background_variance)
+    if not value or not _supports(value**2 / variance):
         return None
-    values, code = np.unique(np.concatenate([signal, background]), return_inverse=True)
-    signal_code, background_code = code[: len(signal)], code[len(signal) :]
-
-    def efficiency(of_signal: FloatArray, of_background: FloatArray) -> float:
-        above_signal, above_background = (
-            np.concatenate([[0], np.cumsum(np.bincount(which, weights, len(values))[::-1])])
-            for which, weights in ((signal_code, of_signal), (background_code, of_background))
-        )
-        wanted = background_efficiency * above_background[-1]
-        return float(np.interp(wanted, above_background, above_signal) / above_signal[-1])
-
-    rng = np.random.default_rng(seed)
-    replicas = [
-        efficiency(w_signal * rng.poisson(1, len(w_signal)), w_background * rng.poisson(1, len(w_background)))
-        for _ in range(n_replicas)
-    ]
-    low, high = np.quantile(replicas, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Estimate(efficiency(w_signal, w_background), float(low), float(high))
+    return percentile_interval(float(value), replicas.background_efficiency_at(wanted)[:, 0], confidence)
 
 
-def _classes(
-    score: npt.NDArray[Any], is_signal: npt.NDArray[np.bool_], weight: npt.NDArray[Any] | None
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    score = np.asarray(score, np.float64)
-    is_signal = np.asarray(is_signal, np.bool_)
-    weight = np.ones(len(score)) if weight is None else np.asarray(weight, np.float64)
-    if not len(score) == len(is_signal) == len(weight):
-        raise UsageError(f"{len(score)} scores, {len(is_signal)} labels and {len(weight)} weights do not go together")
-    if not np.isfinite(score).all():
-        raise BadDataError(f"{np.count_nonzero(~np.isfinite(score)):,} of {len(score):,} scores are NaN or infinite")
-    if is_signal.all() or not is_signal.any():
-        raise UsageError("signal and background events are both needed; all events are of one class")
-    for name, chosen in (("signal", is_signal), ("background", ~is_signal)):
-        if weight[chosen].sum() <= 0:
-            raise BadDataError(f"the weights of the {name} events do not add up to a positive number")
-    return score[is_signal], score[~is_signal], weight[is_signal], weight[~is_signal]
+def _background_efficiency_limit(
+    roc: Roc, replicas: RocReplicas, signal_efficiency: float, confidence: float, seed: int
+) -> float:
+    found = replicas.background_efficiency_at(signal_efficiency)[:, 0]
+    # Background between the last event above the threshold and the threshold: as much as one event, exponentially.
+    unseen = np.random.default_rng(seed).exponential(roc.background_variance[-1], len(found))
+    return float(min(np.quantile(found + unseen, confidence), 1.0))
 
 
-def _place(values: FloatArray, others: FloatArray, weights: FloatArray) -> FloatArray:
+def _best_threshold(roc: Roc, replicas: RocReplicas, confidence: float) -> BestThreshold:
+    difference = roc.signal_efficiency - roc.background_efficiency
+    best = int(np.argmax(difference[1:])) + 1  # the first point has no threshold
+    point = replicas.point[1:]
+    spread = (replicas.signal_efficiency - replicas.background_efficiency)[:, 1:]
+    at_best = int(np.argmin(np.abs(point - best)))
+    # The threshold could be any whose difference is not significantly smaller than the largest.
+    error = np.std(spread[:, [at_best]] - spread, axis=0)
+    is_as_good = difference[best] - difference[point] <= norm.ppf((1 + confidence) / 2) * error
+    as_good = roc.threshold[[best, *point[is_as_good]]]
+    low, high = _range_of_maximum(difference[point], spread - difference[point], confidence)
+    value = float(difference[best])
+    return BestThreshold(
+        Estimate(float(roc.threshold[best]), float(as_good.min()), float(as_good.max())),
+        Estimate(value, min(low, value), min(max(high, value), 1.0)),
+        float(roc.signal_efficiency[best]),
+        float(roc.background_efficiency[best]),
+    )
+
+
+def _max_improvement(roc: Roc, replicas: RocReplicas, confidence: float) -> MaxImprovement | None:
+    found = max_sic(roc)
+    if found is None:
+        return None
+    value, where = found
+    improvement = significance_improvement(roc)[replicas.point]
+    chosen = improvement > 0  # nor NaN
+    if not chosen.any():
+        return MaxImprovement(Estimate(value, 0.0, value), where)
+    curve = np.log(improvement[chosen])
+    spread = np.log(replicas.signal_efficiency[:, chosen] / np.sqrt(replicas.background_efficiency[:, chosen]))
+    low, high = np.exp(_range_of_maximum(curve, spread - curve, confidence))
+    return MaxImprovement(Estimate(value, float(min(low, value)), float(max(high, value))), where)
+
+
+def _range_of_maximum(curve: FloatArray, deviation: FloatArray, confidence: float) -> tuple[float, float]:
+    """Interval of the maximum of a curve, from deviations (n_replicas, n_points) of the curve.
+
+    A plain bootstrap of the maximum would repeat its bias: the largest of many numbers is one that fluctuated upwards.
+    So the low end is the best of a lower band that holds for the whole curve, and the high end is the best of the
+    intervals at each point, one of which is where the true maximum lies: conservative.
+    """
+    likely = (1 + confidence) / 2
+    error = deviation.std(axis=0) + np.finfo(np.float64).eps
+    band = np.quantile((deviation / error).max(axis=1), likely)
+    return float((curve - band * error).max()), float((curve + np.quantile(deviation, likely, axis=0)).max())
+
+
+def _total_improvement(
+    efficiencies: dict[float, Estimate | None], replicas: RocReplicas, confidence: float
+) -> Estimate | None:
+    """The largest eps_S / sqrt(eps_B) at the supported ones of the three working points (arXiv:2105.14027)."""
+    supported = {wanted: found for wanted, found in efficiencies.items() if found is not None}
+    if not supported:
+        return None
+    points = np.array(list(supported))
+    value = max(found.value / np.sqrt(wanted) for wanted, found in supported.items())
+    spread = replicas.signal_efficiency_at(points) / np.sqrt(points)
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(spread, [tail / len(points), 1 - tail], axis=0).max(axis=1)
+    return Estimate(float(value), float(min(low, value)), float(max(high, value)))
+
+
+def _supports(n_above: float) -> bool:
+    return bool(n_above > MIN_BACKGROUND_EVENTS * (1 - 1e-9))  # whole numbers may come out a rounding below
+
+
+def _share_below(values: FloatArray, others: FloatArray, weights: FloatArray) -> FloatArray:
     """Share of ``others`` below each of ``values``, ties counting half."""
     order = np.argsort(others, kind="stable")
     cumulated = np.concatenate([[0], np.cumsum(weights[order])])
@@ -126,9 +349,6 @@ def _variance_of_mean(values: FloatArray, weights: FloatArray) -> float:
     return float(bessel * (weights**2 * (values - mean) ** 2).sum() / weights.sum() ** 2)
 
 
-def logit_interval(value: float, error: float, confidence: float) -> Estimate:
-    """The interval of a value in (0, 1) with a standard error, symmetric in the logit."""
-    if not 0 < value < 1:  # perfect separation, where the error is 0
-        return Estimate(value, value, value)
-    half = norm.ppf((1 + confidence) / 2) * error / (value * (1 - value))
-    return Estimate(value, float(expit(logit(value) - half)), float(expit(logit(value) + half)))
+def _variance_of_share(share: float, square_inside: float, square: float) -> float:
+    """Variance of a weighted share, from sums of squared weights (that add up to 1) inside and in all."""
+    return float(square_inside * (1 - share) ** 2 + (square - square_inside) * share**2)

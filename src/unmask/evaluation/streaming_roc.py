@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from unmask.detectors.scores import stream_scores
 from unmask.errors import BadDataError, UsageError
-from unmask.evaluation.metrics import Estimate, logit_interval
+from unmask.evaluation.intervals import Estimate, logit_interval
 from unmask.events.event_set import BACKGROUND, SIGNAL
 
 FloatArray = npt.NDArray[np.float64]

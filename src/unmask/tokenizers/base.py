@@ -59,8 +59,13 @@ class Tokenizer(ABC):
     def _encode(self, events: EventSet) -> npt.NDArray[np.int32]:
         """Tokens (n_events, sequence)."""
 
+    @property
     @abstractmethod
-    def _describe(self, token: int) -> str:
+    def event_positions(self) -> dict[int, str]:
+        """Positions of the sequence that belong to the event as a whole, and their names; objects have the others."""
+
+    @abstractmethod
+    def _describe(self, token: int, brief: bool) -> str:
         """Words for a token from 1 to ``n_codes``."""
 
     @abstractmethod
@@ -81,8 +86,12 @@ class Tokenizer(ABC):
         for events in chunks:
             yield self.encode(events)
 
-    def describe(self, token: int) -> str:
+    def describe(self, token: int, *, brief: bool = False) -> str:
         """Say in words what a token stands for.
+
+        Parameters
+        ----------
+        brief : of an object only its type and pT, without statistics; several tokens then have the same words.
 
         Raises
         ------
@@ -92,7 +101,7 @@ class Tokenizer(ABC):
         self._check_fitted()
         if not PAD_ID <= token <= self.n_codes:
             raise UsageError(f"no token {token}: this tokenizer has 0 (padding) and 1 to {self.n_codes}")
-        return "padding" if token == PAD_ID else self._describe(int(token))
+        return "padding" if token == PAD_ID else self._describe(int(token), brief)
 
     def save(self, folder: str | Path) -> None:
         """Write the fitted tokenizer to a folder of its own."""

@@ -60,8 +60,8 @@ class CodeStatistics:
                 quantiles[2, i] = mean_phi + np.quantile(wrap_phi(phi - mean_phi), _QUANTILES)
         return cls(type_counts, *quantiles)
 
-    def describe(self, token: int) -> str:
-        """Words for a token from 1."""
+    def describe(self, token: int, *, brief: bool = False) -> str:
+        """Words for a token from 1; brief ones name only its types and the middle 68 % of pT."""
         counts = self.type_counts[token - 1]
         n_positions = int(counts.sum())
         if not n_positions:
@@ -70,8 +70,12 @@ class CodeStatistics:
         share = counts / n_positions
         most_common = [int(t) for t in np.argsort(-counts, kind="stable")]
         named = most_common[:1] + [t for t in most_common[1:] if share[t] >= _NAMED_SHARE]
-        kinds = " or ".join(f"{names[t]} ({share[t]:.0%})" for t in named)
         is_met = share[EVENT_TYPE] > 0.5
+        if brief:
+            low, high = (f"{value:.0f}" for value in self.pt_gev[token - 1, [0, 2]])
+            kinds = " or ".join(names[t] for t in named)
+            return f"MET {low} to {high} GeV" if is_met else f"{kinds}, pT {low} to {high} GeV"
+        kinds = " or ".join(f"{names[t]} ({share[t]:.0%})" for t in named)
         parts = [kinds, _range("MET" if is_met else "pT", self.pt_gev[token - 1], "{:.1f}", " GeV")]
         if not is_met:
             parts.append(_range("eta", self.eta[token - 1], "{:.2f}"))

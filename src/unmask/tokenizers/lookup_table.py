@@ -82,6 +82,8 @@ class LookupTableTokenizer(Tokenizer):
     (456, 20)
     >>> tokenizer.describe(86)
     'b-jet, pT 46.6 to 83.3 GeV, |eta| 0.43 to 0.90, phi -1.57 to 0.00'
+    >>> tokenizer.describe(86, brief=True)
+    'b-jet, pT 46.6 to 83.3 GeV'
     """
 
     kind = "lookup-table"
@@ -118,6 +120,11 @@ class LookupTableTokenizer(Tokenizer):
     @property
     def sequence_length(self) -> int:
         return MAX_OBJECTS + self.met + self.met_phi
+
+    @property
+    def event_positions(self) -> dict[int, str]:
+        names = {"met_mev": "MET", "met_phi": "MET phi"}
+        return {MAX_OBJECTS + i: names[column] for i, column in enumerate(self._event_columns)}
 
     def settings(self) -> dict[str, Json]:
         explicit = None if isinstance(self.edges, str) else {k: [float(x) for x in v] for k, v in self.edges.items()}
@@ -250,7 +257,7 @@ class LookupTableTokenizer(Tokenizer):
         edges = phi_edges(self.n_bins).astype(np.float32)
         return (count_edges(edges, wrap_phi(values)) + (self.n_bins - 1)) % self.n_bins
 
-    def _describe(self, token: int) -> str:
+    def _describe(self, token: int, brief: bool) -> str:
         code = token - 1
         if code >= self.n_object_codes:
             i, number = divmod(code - self.n_object_codes, self.n_bins)
@@ -258,13 +265,15 @@ class LookupTableTokenizer(Tokenizer):
         bins: list[Bin] = []
         for name in reversed(self._kinematics):
             code, number = divmod(code, self.n_bins)
-            bins.insert(0, self._bin(name, number + 1))
+            if name == "pt_mev" or not brief:
+                bins.insert(0, self._bin(name, number + 1))
         return ", ".join([list(self._object_classes)[code], *map(str, bins)])
 
     def _bin(self, name: str, number: int) -> Bin:
         if name not in VARIABLE_NAMES:
             low, high = phi_edges(self.n_bins)[number - 1 : number + 1]
-            return Bin("phi" if name == "phi" else "MET phi", number, float(low), float(high), "")
+            origin = {None: "", "met": " from the MET", "leading": " from the leading object"}[self.rotate_to]
+            return Bin(f"{'phi' if name == 'phi' else 'MET phi'}{origin}", number, float(low), float(high), "")
         words, unit, scale = VARIABLE_NAMES[name]
         edges = [None, *(float(edge) / scale for edge in self.edges_[name]), None]
         return Bin(words, number, edges[number - 1], edges[number], unit)

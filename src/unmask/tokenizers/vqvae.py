@@ -103,6 +103,10 @@ class VQVAETokenizer(Tokenizer):
     def sequence_length(self) -> int:
         return N_POSITIONS
 
+    @property
+    def event_positions(self) -> dict[int, str]:
+        return {0: "MET"}
+
     def settings(self) -> dict[str, Json]:
         return self._network_settings() | {
             "phi_as_sin_cos": self.phi_as_sin_cos,
@@ -243,8 +247,8 @@ class VQVAETokenizer(Tokenizer):
                 types[rows] = found_types
         return self.scale_.kinematics(features, is_real)._replace(types=types)
 
-    def _describe(self, token: int) -> str:
-        return self.code_statistics_.describe(token)
+    def _describe(self, token: int, brief: bool) -> str:
+        return self.code_statistics_.describe(token, brief=brief)
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         arrays = {f"network/{name}": value.cpu().numpy() for name, value in self.network_.state_dict().items()}

@@ -1,0 +1,233 @@
+"""Everything that scores of labelled events say: each detector, the trivial scores beside it, and who is better."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from unmask.artifacts import Json
+from unmask.detectors.scores import Scores
+from unmask.errors import BadDataError, UsageError
+from unmask.evaluation.comparison import Difference, align, difference_of
+from unmask.evaluation.metrics import Metrics, measure, placements
+from unmask.evaluation.trivial import RANDOM, trivial_scores
+from unmask.events.event_set import BACKGROUND, SIGNAL, UNKNOWN
+
+#: Stands for all signal processes together.
+ALL_SIGNAL = "all"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One score against one signal process, or all of them, and all background."""
+
+    name: str
+    kind: Literal["detector", "trivial"]
+    signal: str
+    metrics: Metrics
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """AUC of one score less that of another on the same events, all signal together."""
+
+    name: str
+    other: str
+    difference: Difference
+
+
+@dataclass(frozen=True)
+class ImprovementOverSignals:
+    """Smallest, median and largest total improvement over the signal processes for which it could be measured."""
+
+    minimum: float
+    median: float
+    maximum: float
+    n_signals: int
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was measured.
+
+    Attributes
+    ----------
+    rows : each score against all signal together, and against each process if there are several.
+    comparisons : detectors with each other, and each detector with each trivial score.
+    improvement_over_signals : by the name of the score, where it was measured for at least one process.
+    notes : what a reader must know besides the numbers.
+    """
+
+    confidence: float
+    n_background: int
+    signals: dict[str, int]
+    rows: tuple[Row, ...]
+    comparisons: tuple[Comparison, ...]
+    improvement_over_signals: dict[str, ImprovementOverSignals]
+    notes: tuple[str, ...]
+
+    def rows_of(self, signal: str = ALL_SIGNAL) -> tuple[Row, ...]:
+        """The rows of one signal process; by default of all together."""
+        return tuple(row for row in self.rows if row.signal == signal)
+
+    def to_json(self) -> dict[str, Json]:
+        """The same as plain values; efficiencies are keyed by text such as ``0.01``."""
+        content = asdict(self)
+        for row in content["rows"]:
+            efficiencies = row["metrics"]["signal_efficiency"]
+            row["metrics"]["signal_efficiency"] = {f"{key:g}": value for key, value in efficiencies.items()}
+        return content
+
+
+def evaluate(
+    scores: Mapping[str, Scores], *, confidence: float = 0.95, n_replicas: int = 400, seed: int = 0
+) -> Evaluation:
+    """Measure detectors by name, on the same labelled events, with trivial scores beside them.
+
+    Scores of the same events in another order are put in the order of the first.
+
+    Raises
+    ------
+    BadDataError
+        If events have no label, scores are not finite, or the scores are of different events.
+    UsageError
+        If there are no scores, or all events are of one class.
+    """
+    aligned = _aligned(scores)
+    first = next(iter(aligned.values()))
+    is_signal, weight = first.label == SIGNAL, first.weight
+    notes = _notes(aligned)
+    values = {name: each.score for name, each in aligned.items()}
+    if first.scalars is None:
+        notes.append("no trivial scores beside the detectors: the scores files hold no numbers of objects, HT and MET")
+        trivial = {}
+    else:
+        trivial = trivial_scores(first.scalars, first.label == BACKGROUND, weight, seed=seed)
+        clash = sorted(trivial.keys() & values.keys())
+        if clash:
+            raise UsageError(f"{clash[0]!r} is the name of a trivial score; give the detector another name")
+    signals = {word: int(np.count_nonzero(chosen)) for word, chosen in _signal_processes(first).items()}
+    rows = []
+    for signal, chosen in _selections(first).items():
+        for name, score in (values | trivial).items():
+            kind: Literal["detector", "trivial"] = "detector" if name in values else "trivial"
+            found = measure(
+                score[chosen],
+                is_signal[chosen],
+                weight[chosen],
+                confidence=confidence,
+                n_replicas=n_replicas,
+                seed=seed,
+            )
+            rows.append(Row(name, kind, signal, found))
+    comparisons = _comparisons(values, trivial, is_signal, weight, confidence)
+    notes += _beaten(comparisons, values, trivial)
+    return Evaluation(
+        confidence=confidence,
+        n_background=int(np.count_nonzero(~is_signal)),
+        signals=signals,
+        rows=tuple(rows),
+        comparisons=comparisons,
+        improvement_over_signals=_improvements(rows, list(values | trivial), len(signals)),
+        notes=tuple(notes),
+    )
+
+
+def _aligned(scores: Mapping[str, Scores]) -> dict[str, Scores]:
+    if not scores:
+        raise UsageError("no scores to evaluate")
+    (first_name, first), *others = scores.items()
+    for name, each in scores.items():
+        if not len(each):
+            raise BadDataError("holds no events", path=name)
+        n_unknown = np.count_nonzero(each.label == UNKNOWN)
+        if n_unknown:
+            raise BadDataError(
+                f"{n_unknown:,} of {len(each):,} events have no label; score files with --label or --signal-process",
+                path=name,
+            )
+        n_bad = np.count_nonzero(~np.isfinite(each.score))
+        if n_bad:
+            raise BadDataError(f"{n_bad:,} of {len(each):,} scores are NaN or infinite", path=name)
+        if len(np.unique(each.label)) < 2:
+            raise UsageError(f"{name}: signal and background events are both needed; all events are of one class")
+    return {first_name: first} | {
+        name: align(each, first, name=name, reference_name=first_name) for name, each in others
+    }
+
+
+def _notes(scores: Mapping[str, Scores]) -> list[str]:
+    notes = []
+    for name, each in scores.items():
+        if each.score.min() == each.score.max():
+            notes.append(f"constant score: {name} gives all events the score {each.score[0]:g}")
+        n_seen = 0 if each.was_trained_on is None else np.count_nonzero(each.was_trained_on)
+        if n_seen:
+            notes.append(f"{name} was trained on {n_seen:,} of these {len(each):,} events: its numbers are too good")
+        if each.weight.min() < 0:
+            notes.append(f"negative weights in {name}: only the AUC is measured")
+    return notes
+
+
+def _signal_processes(scores: Scores) -> dict[str, npt.NDArray[np.bool_]]:
+    """Signal events by process."""
+    process = scores.process_names
+    found = {word: (scores.label == SIGNAL) & (process.code == i) for i, word in enumerate(process.words)}
+    return {word: chosen for word, chosen in found.items() if chosen.any()}
+
+
+def _selections(scores: Scores) -> dict[str, npt.NDArray[np.bool_]]:
+    """All events; and if there are several signal processes, each of them with all background."""
+    processes = _signal_processes(scores)
+    selections = {ALL_SIGNAL: np.ones(len(scores), np.bool_)}
+    if len(processes) > 1:
+        selections |= {word: chosen | (scores.label == BACKGROUND) for word, chosen in processes.items()}
+    return selections
+
+
+def _comparisons(
+    detectors: Mapping[str, npt.NDArray[np.float64]],
+    trivial: Mapping[str, npt.NDArray[np.float64]],
+    is_signal: npt.NDArray[np.bool_],
+    weight: npt.NDArray[np.float64],
+    confidence: float,
+) -> tuple[Comparison, ...]:
+    placed = {name: placements(score, is_signal, weight) for name, score in {**detectors, **trivial}.items()}
+    pairs = [
+        *combinations(detectors, 2),
+        *((name, other) for name in detectors for other in trivial if other != RANDOM),
+    ]
+    return tuple(Comparison(one, other, difference_of(placed[one], placed[other], confidence)) for one, other in pairs)
+
+
+def _beaten(comparisons: Iterable[Comparison], detectors: Iterable[str], trivial: Container[str]) -> list[str]:
+    """Say of each detector by which trivial score it is beaten most, or equalled."""
+    notes = []
+    for name in detectors:
+        against = [each for each in comparisons if each.name == name and each.other in trivial]
+        worst = min(against, key=lambda each: each.difference.value, default=None)
+        if worst is not None and worst.difference.low <= 0:
+            gap = worst.difference
+            notes.append(
+                f"{name} does not beat {worst.other!r}: "
+                f"difference of AUCs {gap.value:+.4f} [{gap.low:+.4f}, {gap.high:+.4f}]"
+            )
+    return notes
+
+
+def _improvements(rows: list[Row], names: list[str], n_signals: int) -> dict[str, ImprovementOverSignals]:
+    by_name: dict[str, ImprovementOverSignals] = {}
+    for name in names:
+        found = [
+            row.metrics.total_improvement.value
+            for row in rows
+            if row.name == name and (row.signal != ALL_SIGNAL or n_signals == 1) and row.metrics.total_improvement
+        ]
+        if found:
+            by_name[name] = ImprovementOverSignals(min(found), float(np.median(found)), max(found), len(found))
+    return by_name

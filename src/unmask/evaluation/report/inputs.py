@@ -1,0 +1,112 @@
+"""What a report is made from: scores files, where they came from, and the explanations beside them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unmask.artifacts import Json
+from unmask.detectors.explanations import Explanations, explained_path, read_explanations
+from unmask.detectors.scores import SCORES_TABLE, Scores, read_scores
+from unmask.errors import BadDataError, UsageError
+from unmask.tables import METADATA_KEY, PLAN, open_table, table_files
+
+
+@dataclass(frozen=True)
+class Run:
+    """The scores of one detector, under a name that no other of the report has, and its explained events, if any."""
+
+    name: str
+    path: Path
+    scores: Scores
+    provenance: dict[str, Json]
+    explanations: Explanations | None
+
+
+def read_runs(paths: Iterable[str | Path]) -> list[Run]:
+    """Read scores files, and all scores files in folders, with their explanations.
+
+    Raises
+    ------
+    UsageError
+        If there are no scores, or the same file twice.
+    BadDataError
+        If scores are not finite, or explanations are not of the scores beside them.
+    """
+    files = [file for path in paths for file in _scores_files(Path(path))]
+    if not files:
+        raise UsageError("no scores to report on; give scores files, or folders that hold some")
+    resolved = Counter(file.resolve() for file in files)
+    repeated = [str(file) for file in resolved if resolved[file] > 1]
+    if repeated:
+        raise UsageError(f"{repeated[0]} is given twice")
+    return [_read_run(file, name) for file, name in zip(files, _names(files), strict=True)]
+
+
+def _scores_files(path: Path) -> list[Path]:
+    if not path.is_dir() or (path / PLAN).is_file():  # a file, or a folder of the parts of one table
+        return [path]
+    found = [file for file in sorted(path.glob("*.parquet")) if _holds_scores(file)]
+    if not found:
+        raise UsageError(f"{path}: holds no scores files (*.parquet)")
+    return found
+
+
+def _holds_scores(file: Path) -> bool:
+    """Whether a Parquet file is one of scores; a damaged one counts, so that reading it says what is wrong."""
+    try:
+        facts = json.loads((pq.read_schema(file).metadata or {}).get(METADATA_KEY, b"{}"))
+    except (pa.ArrowException, ValueError):
+        return True
+    return bool(facts.get("kind") == SCORES_TABLE.name)
+
+
+def _names(files: list[Path]) -> list[str]:
+    """The shortest ends of the paths that tell the files apart.
+
+    >>> _names([Path("a/scores.parquet"), Path("b/scores.parquet")])
+    ['a/scores', 'b/scores']
+    """
+    parts = [file.resolve().with_name(file.name.removesuffix(".parquet")).parts for file in files]
+    names = [file.name for file in files]
+    for n in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(part[-n:]) for part in parts]
+        if len(set(names)) == len(names):
+            break
+    return names
+
+
+def _read_run(path: Path, name: str) -> Run:
+    scores = read_scores(path)
+    n_bad = np.count_nonzero(~np.isfinite(scores.score))
+    if n_bad:
+        raise BadDataError(f"{n_bad:,} of {len(scores):,} scores are NaN or infinite", path=path)
+    with open_table(table_files(path)[0], SCORES_TABLE) as (_, facts):
+        provenance = facts.get("provenance") or {}
+    explained = explained_path(path)
+    if not explained.is_file():
+        return Run(name, path, scores, provenance, None)
+    explanations = read_explanations(explained)
+    if not explanations.events:
+        return Run(name, path, scores, provenance, None)
+    _check_same_scores(scores, explanations, explained)
+    return Run(name, path, scores, provenance, explanations)
+
+
+def _check_same_scores(scores: Scores, explanations: Explanations, path: Path) -> None:
+    """Refuse explanations that stayed behind when the scores beside them were written again."""
+    candidates = np.flatnonzero(np.isin(scores.row, [event.row for event in explanations.events]))
+    files = scores.file_names
+    known = {(files.words[files.code[i]], int(scores.row[i])): float(scores.score[i]) for i in candidates}
+    is_same = all(known.get((event.file, event.row)) == event.score for event in explanations.events)
+    if not is_same or explanations.n_scored != len(scores):
+        raise BadDataError(
+            "explains other scores than those beside it; run unmask score with --explain again, or remove it", path=path
+        )

@@ -1,0 +1,205 @@
+"""The ROC curve of weighted events, ties exact, and what it could have been: replicas of it for bands and intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unmask.errors import BadDataError, UsageError
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Fewer background events above a threshold than this do not support a working point.
+MIN_BACKGROUND_EVENTS = 10
+#: Replicas follow the curve at every event at first, then at steps of this share of the events above.
+_STEP = 0.02
+
+
+@dataclass(frozen=True, eq=False)
+class Roc:
+    """Shares of background and signal with a score of at least each threshold, one point a distinct score.
+
+    Attributes
+    ----------
+    background_efficiency, signal_efficiency : (n_points,), rising from 0 to 1.
+    threshold : (n_points,), falling; the first is infinite: nothing is above it.
+    background_variance, signal_variance : (n_points,)
+        Sums of the squared weights above the threshold, of weights that add up to 1: 1/n for n equal weights.
+    """
+
+    background_efficiency: FloatArray
+    signal_efficiency: FloatArray
+    threshold: FloatArray
+    background_variance: FloatArray
+    signal_variance: FloatArray
+
+    @property
+    def n_background_above(self) -> FloatArray:
+        """Effective number of background events above each threshold."""
+        variance = np.maximum(self.background_variance, np.finfo(np.float64).tiny)
+        return np.asarray(self.background_efficiency**2 / variance)
+
+    @property
+    def is_supported(self) -> npt.NDArray[np.bool_]:
+        """Where enough background is above the threshold (in numbers of events, up to rounding)."""
+        return np.asarray(self.n_background_above > MIN_BACKGROUND_EVENTS * (1 - 1e-9))
+
+
+def roc_curve(score: npt.NDArray[Any], is_signal: npt.NDArray[np.bool_], weight: npt.NDArray[Any] | None = None) -> Roc:
+    """Efficiencies at all thresholds; between two points the curve is straight, as if ties were broken at random.
+
+    >>> roc = roc_curve(np.array([1, 2, 2, 3]), np.array([False, False, True, True]))
+    >>> roc.threshold, roc.background_efficiency, roc.signal_efficiency
+    (array([inf,  3.,  2.,  1.]), array([0. , 0. , 0.5, 1. ]), array([0. , 0.5, 1. , 1. ]))
+
+    Raises
+    ------
+    BadDataError
+        If scores are not finite, or weights are negative (the curve is then no function) or all zero.
+    UsageError
+        If all events are of one class.
+    """
+    signal, background, w_signal, w_background = split_classes(score, is_signal, weight)
+    if min(w_signal.min(), w_background.min()) < 0:
+        raise BadDataError("some weights are negative: efficiencies can then fall with the threshold")
+    values, code = np.unique(np.concatenate([signal, background]), return_inverse=True)
+
+    def above(which: npt.NDArray[np.intp], weights: FloatArray) -> FloatArray:
+        sums = np.cumsum(np.bincount(which, weights, len(values))[::-1])
+        return np.concatenate([[0.0], sums])
+
+    def efficiency(which: npt.NDArray[np.intp], weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        sums = above(which, weights)
+        return sums / sums[-1], above(which, weights**2) / sums[-1] ** 2
+
+    signal_efficiency, signal_variance = efficiency(code[: len(signal)], w_signal)
+    background_efficiency, background_variance = efficiency(code[len(signal) :], w_background)
+    threshold = np.concatenate([[np.inf], values[::-1]])
+    return Roc(background_efficiency, signal_efficiency, threshold, background_variance, signal_variance)
+
+
+@dataclass(frozen=True, eq=False)
+class RocReplicas:
+    """Curves that other samples of the same size could have given.
+
+    Attributes
+    ----------
+    point : (n_points,), which points of the curve these are: not all of them where the curve is dense.
+    background_efficiency, signal_efficiency : (n_replicas, n_points).
+    """
+
+    point: npt.NDArray[np.intp]
+    background_efficiency: FloatArray
+    signal_efficiency: FloatArray
+
+    def signal_efficiency_at(self, background_efficiency: npt.ArrayLike) -> FloatArray:
+        """Each replica at given background efficiencies: (n_replicas, n_given)."""
+        wanted = np.atleast_1d(np.asarray(background_efficiency, np.float64))
+        pairs = zip(self.background_efficiency, self.signal_efficiency, strict=True)
+        return np.stack([highest_at(wanted, x, y) for x, y in pairs])
+
+    def background_efficiency_at(self, signal_efficiency: npt.ArrayLike) -> FloatArray:
+        """Each replica at given signal efficiencies: (n_replicas, n_given)."""
+        wanted = np.atleast_1d(np.asarray(signal_efficiency, np.float64))
+        pairs = zip(self.signal_efficiency, self.background_efficiency, strict=True)
+        return np.stack([lowest_at(wanted, x, y) for x, y in pairs])
+
+
+def highest_at(wanted: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    """The highest y of a rising curve at each wanted x, straight between its points."""
+    return np.interp(wanted, x, y)
+
+
+def lowest_at(wanted: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    """The lowest y of a rising curve at each wanted x, straight between its points."""
+    return np.interp(-wanted, -x[::-1], y[::-1])  # of points with the same x, interp takes the last
+
+
+def roc_replicas(roc: Roc, *, n_replicas: int = 400, seed: int = 0) -> RocReplicas:
+    """Draw replicas by the Bayesian bootstrap: every event gets a random weight from an exponential distribution.
+
+    Unlike in the ordinary bootstrap no event ever drops out, so that few events above a threshold have a sensible
+    spread (that of an order statistic). Events between two points of the curve are drawn together, a gamma variate with
+    the mean and the variance of their sum; half an event at either end stands for signal that was not met (Jeffreys).
+    """
+    rng = np.random.default_rng(seed)
+    kept = np.union1d(_steps(roc.background_efficiency), _steps(roc.signal_efficiency))
+
+    def draw(efficiency: FloatArray, variance: FloatArray, n_unseen: float) -> FloatArray:
+        mean, spread = np.diff(efficiency[kept]), np.maximum(np.diff(variance[kept]), 0)
+        is_filled = (mean > 0) & (spread > 0)
+        scale = np.divide(spread, mean, out=np.zeros_like(mean), where=is_filled)
+        shape = np.divide(mean, scale, out=np.zeros_like(mean), where=is_filled)
+        cells = rng.standard_gamma(shape, (n_replicas, len(shape))) * scale
+        unseen = rng.standard_gamma(n_unseen, (2, n_replicas, 1)) * variance[-1]
+        above = np.cumsum(np.concatenate([unseen[0], cells], axis=1), axis=1)
+        return np.asarray(above / (above[:, -1:] + unseen[1]))
+
+    background = draw(roc.background_efficiency, roc.background_variance, 0.0)
+    signal = draw(roc.signal_efficiency, roc.signal_variance, 0.5)
+    return RocReplicas(kept, background, signal)
+
+
+def _steps(efficiency: FloatArray) -> npt.NDArray[np.intp]:
+    """Points of the curve: all at small efficiencies, then growing by a few per cent; first and last among them."""
+    wanted = np.geomspace(1e-7, 1, int(np.log(1e7) / _STEP) + 1)
+    found = np.searchsorted(efficiency, wanted)
+    return np.unique(np.concatenate([[0], np.minimum(found, len(efficiency) - 1), [len(efficiency) - 1]]))
+
+
+def roc_band(
+    score: npt.NDArray[Any],
+    is_signal: npt.NDArray[np.bool_],
+    weight: npt.NDArray[Any] | None = None,
+    *,
+    background_efficiency: npt.NDArray[np.float64],
+    confidence: float = 0.95,
+    n_replicas: int = 200,
+    seed: int = 0,
+) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper end of the interval of the signal efficiency, at each of the given background efficiencies."""
+    replicas = roc_replicas(roc_curve(score, is_signal, weight), n_replicas=n_replicas, seed=seed)
+    ends = [(1 - confidence) / 2, (1 + confidence) / 2]
+    low, high = np.quantile(replicas.signal_efficiency_at(background_efficiency), ends, axis=0)
+    return low, high
+
+
+def significance_improvement(roc: Roc) -> FloatArray:
+    """eps_S / sqrt(eps_B) at each point; NaN where fewer than ten background events (effective) are above."""
+    improvement = np.full(len(roc.threshold), np.nan)
+    chosen = roc.is_supported
+    improvement[chosen] = roc.signal_efficiency[chosen] / np.sqrt(roc.background_efficiency[chosen])
+    return improvement
+
+
+def max_sic(roc: Roc) -> tuple[float, float] | None:
+    """Largest significance improvement and the background efficiency where it is; None where no point is supported."""
+    improvement = significance_improvement(roc)
+    if np.isnan(improvement).all():
+        return None
+    best = int(np.nanargmax(improvement))
+    return float(improvement[best]), float(roc.background_efficiency[best])
+
+
+def split_classes(
+    score: npt.NDArray[Any], is_signal: npt.NDArray[np.bool_], weight: npt.NDArray[Any] | None
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Scores of signal and background, weights of signal and background, after checking them."""
+    score = np.asarray(score, np.float64)
+    is_signal = np.asarray(is_signal, np.bool_)
+    weight = np.ones(len(score)) if weight is None else np.asarray(weight, np.float64)
+    if not len(score) == len(is_signal) == len(weight):
+        raise UsageError(f"{len(score)} scores, {len(is_signal)} labels and {len(weight)} weights do not go together")
+    for name, values in (("scores", score), ("weights", weight)):
+        n_bad = np.count_nonzero(~np.isfinite(values))
+        if n_bad:
+            raise BadDataError(f"{n_bad:,} of {len(values):,} {name} are NaN or infinite")
+    if is_signal.all() or not is_signal.any():
+        raise UsageError("signal and background events are both needed; all events are of one class")
+    for name, chosen in (("signal", is_signal), ("background", ~is_signal)):
+        if weight[chosen].sum() <= 0:
+            raise BadDataError(f"the weights of the {name} events do not add up to a positive number")
+    return score[is_signal], score[~is_signal], weight[is_signal], weight[~is_signal]

@@ -1,0 +1,90 @@
+"""`unmask evaluate` and `unmask leaderboard` as a user runs them."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.running import failing, unmask
+from tests.evaluation.toy_scores import toy_scalars, toy_scores
+from unmask.detectors.scores import Scores, write_scores
+from unmask.evaluation.comparison import select
+
+
+def make(shift: float) -> Scores:
+    label = (np.arange(2000) % 2).astype(np.int8)
+    score = np.random.default_rng(1).normal(shift * label, 1)
+    return toy_scores(score, label, scalars=toy_scalars(label))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("scores")
+    write_scores(out / "good.parquet", [make(2)])
+    write_scores(out / "bad.parquet", [select(make(0.2), np.arange(2000)[::-1])])
+    return out
+
+
+def test_the_table_is_readable_and_what_must_be_known_is_said(folder: Path) -> None:
+    result = unmask(
+        "evaluate", folder / "good.parquet", folder / "bad.parquet", "--name", "mine", "--name", "theirs",
+        environment={"COLUMNS": "100"},
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert all(len(line) <= 100 for line in lines)
+    rows = {line.split("│")[1].strip(): line for line in lines if line.startswith("│")}
+    for name in ("mine", "theirs", "HT", "MET", "random", "trivial four (Fisher)", "number of b-jets"):
+        assert "±" in rows[name]
+    assert "too few events" in rows["mine"]  # 1000 background events and 1e-3
+    assert "mine - theirs" in rows
+    assert "note: theirs does not beat 'trivial four (Fisher)'" in result.stderr
+
+
+def test_results_are_written_for_people_and_programs(folder: Path, tmp_path: Path) -> None:
+    result = unmask("evaluate", folder / "good.parquet", folder / "bad.parquet", "--json", "--out", tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    printed = json.loads(result.stdout)
+    assert printed["rows"][0]["name"] == "good"
+    assert printed["comparisons"][0]["difference"]["low"] > 0
+    assert json.loads((tmp_path / "out" / "metrics.json").read_text()) == printed
+    assert "| good | 0.9" in (tmp_path / "out" / "table.md").read_text()
+    assert r"\begin{tabular}" in (tmp_path / "out" / "table.tex").read_text()
+    assert (tmp_path / "out" / "leaderboard.csv").read_text().splitlines()[1].startswith("signal,good,,0.9")
+
+
+def test_leaderboard(folder: Path, tmp_path: Path) -> None:
+    printed = unmask("leaderboard", folder / "good.parquet", "--channel", "2b")
+    assert printed.stdout.splitlines()[0] == "Signal,Model,Chan,AUC,1e-2,1e-3,1e-4"
+    assert printed.stdout.splitlines()[1].startswith("signal,good,2b,0.9")
+    written = unmask("leaderboard", folder / "good.parquet", "--channel", "2b", "--out", tmp_path / "rows.csv")
+    assert "1 rows" in written.stdout
+    assert (tmp_path / "rows.csv").read_text() == printed.stdout
+
+
+def test_bad_input_is_one_message(folder: Path, tmp_path: Path) -> None:
+    scores = make(1)
+    bad = {
+        "nan": replace(scores, score=np.where(np.arange(2000) == 5, np.nan, scores.score)),
+        "unknown": replace(scores, label=np.full(2000, -1, np.int8)),
+        "one-class": replace(scores, label=np.zeros(2000, np.int8)),
+        "other": replace(scores, row=scores.row + 1),
+    }
+    for name, content in bad.items():
+        write_scores(tmp_path / f"{name}.parquet", [content])
+    good = folder / "good.parquet"
+    for arguments, code, message in (
+        ((tmp_path / "nan.parquet",), 3, "nan: 1 of 2,000 scores are NaN or infinite"),
+        ((tmp_path / "unknown.parquet",), 3, "unknown: 2,000 of 2,000 events have no label"),
+        ((tmp_path / "one-class.parquet",), 2, "one-class: signal and background events are both needed"),
+        ((good, tmp_path / "other.parquet"), 3, "other and good hold scores of different events"),
+        ((good, good), 2, "two detectors are called 'good'"),
+        ((good, "--name", "a", "--name", "b"), 2, "1 scores files and 2 names"),
+        ((good, "--streaming", "--out", tmp_path / "x"), 2, "leave out --out"),
+        ((tmp_path / "missing.parquet",), 3, "no such file"),
+    ):
+        found = failing("evaluate", *arguments)
+        assert found[0] == code
+        assert message in found[1]

@@ -1,0 +1,92 @@
+"""The ROC curve, its band and the significance improvement, against hand calculations, scikit-learn and formulas."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from sklearn.metrics import roc_curve as sklearn_roc
+
+from unmask.errors import BadDataError
+from unmask.evaluation.roc import max_sic, roc_band, roc_curve, roc_replicas, significance_improvement
+
+
+def test_curve_by_hand_with_ties_and_weights() -> None:
+    score = np.array([5.0, 4, 4, 4, 1])
+    is_signal = np.array([True, True, False, False, False])
+    roc = roc_curve(score, is_signal, np.array([1.0, 3, 2, 4, 4]))
+    np.testing.assert_array_equal(roc.threshold, [np.inf, 5, 4, 1])
+    np.testing.assert_allclose(roc.signal_efficiency, [0, 0.25, 1, 1])
+    np.testing.assert_allclose(roc.background_efficiency, [0, 0, 0.6, 1])
+    np.testing.assert_allclose(roc.n_background_above, [0, 0, 6**2 / (2**2 + 4**2), 10**2 / (2**2 + 4**2 + 4**2)])
+
+
+def test_curve_agrees_with_scikit_learn() -> None:
+    rng = np.random.default_rng(1)
+    is_signal = rng.random(2000) < 0.4
+    score = np.round(rng.normal(is_signal, 1), 1)
+    weight = rng.exponential(size=2000)
+    background, signal, threshold = sklearn_roc(is_signal, score, sample_weight=weight, drop_intermediate=False)
+    roc = roc_curve(score, is_signal, weight)
+    np.testing.assert_allclose(roc.threshold, threshold)
+    np.testing.assert_allclose(roc.background_efficiency, background, atol=1e-12)
+    np.testing.assert_allclose(roc.signal_efficiency, signal, atol=1e-12)
+
+
+def test_band_of_exponential_scores_holds_the_true_curve() -> None:
+    """Exponential scores, signal with k times the scale: eps_S = eps_B^(1/k)."""
+    grid = np.array([0.005, 0.02, 0.1, 0.5])
+    rng = np.random.default_rng(2)
+    is_signal = np.arange(4000) < 1000
+    hits = []
+    for seed in range(200):
+        score = rng.exponential(1 + 2.0 * is_signal)
+        low, high = roc_band(score, is_signal, background_efficiency=grid, n_replicas=120, seed=seed)
+        hits.append((low <= grid ** (1 / 3)) & (grid ** (1 / 3) <= high))
+    # 200 toys: one standard deviation is 0.015
+    np.testing.assert_allclose(np.mean(hits, axis=0), 0.95, atol=0.045)
+
+
+def test_replicas_of_many_events_are_as_wide_as_the_binomial() -> None:
+    """The curve is thinned out where it is dense; the spread must not notice."""
+    rng = np.random.default_rng(3)
+    is_signal = np.arange(60_000) < 20_000
+    roc = roc_curve(rng.random(60_000), is_signal)
+    replicas = roc_replicas(roc, n_replicas=1000)
+    assert len(replicas.point) < 3000
+    expected = np.sqrt(0.1 * 0.9 / 20_000 + 0.1 * 0.9 / 40_000)
+    assert replicas.signal_efficiency_at(0.1).std() == pytest.approx(expected, rel=0.25)
+    assert replicas.background_efficiency_at(0.1).std() == pytest.approx(expected, rel=0.25)
+
+
+def test_significance_improvement_of_exponential_scores() -> None:
+    rng = np.random.default_rng(4)
+    is_signal = np.arange(200_000) < 100_000
+    roc = roc_curve(rng.exponential(1 + 3.0 * is_signal), is_signal)
+    improvement = significance_improvement(roc)
+    n_above = roc.background_efficiency * 100_000
+    np.testing.assert_array_equal(np.isnan(improvement), n_above < 9.5)
+    chosen = roc.background_efficiency > 0.01
+    np.testing.assert_allclose(improvement[chosen], roc.background_efficiency[chosen] ** (1 / 4 - 1 / 2), rtol=0.05)
+    best = max_sic(roc)
+    assert best is not None
+    assert best[1] < 0.001  # it grows without limit towards small efficiencies
+
+
+def test_maximum_of_two_gaussians_is_where_the_formula_says() -> None:
+    rng = np.random.default_rng(5)
+    is_signal = np.arange(400_000) < 200_000
+    best = max_sic(roc_curve(rng.normal(1.2 * is_signal, 1), is_signal))
+    grid = np.linspace(-1, 3, 2000)
+    truth = norm.sf(grid - 1.2) / np.sqrt(norm.sf(grid))
+    assert best is not None
+    assert best[0] == pytest.approx(truth.max(), rel=0.02)
+    assert norm.isf(best[1]) == pytest.approx(grid[truth.argmax()], abs=0.35)
+
+
+def test_few_background_events_support_no_improvement() -> None:
+    is_signal = np.arange(100) < 91
+    assert max_sic(roc_curve(np.arange(100.0), is_signal)) is None
+
+
+def test_negative_weights_have_no_curve() -> None:
+    with pytest.raises(BadDataError, match="negative"):
+        roc_curve(np.arange(3.0), np.array([True, False, False]), np.array([1, 1, -0.5]))

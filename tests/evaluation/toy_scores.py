@@ -1,0 +1,36 @@
+"""Scores to test with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unmask.detectors.scores import Scores
+from unmask.events.event_set import Names
+
+
+def toy_scores(score: npt.ArrayLike, label: npt.ArrayLike, **columns: Any) -> Scores:
+    """Scores of the first events of one file; signal of one process, everything else of another."""
+    score, label = np.asarray(score, np.float64), np.asarray(label, np.int8)
+    n = len(score)
+    known: dict[str, Any] = {
+        "row": np.arange(n),
+        "event_id": np.arange(n) * 7,
+        "file_names": Names.constant("events.csv", n),
+        "process_names": Names.of("signal" if one == 1 else "background" for one in label),
+        "weight": np.ones(n),
+    }
+    return Scores(score=score, label=label, **known | columns)
+
+
+def toy_scalars(label: npt.NDArray[np.int8], seed: int = 0) -> dict[str, npt.NDArray[Any]]:
+    """Numbers an event has; signal has more of everything, mostly of HT."""
+    rng = np.random.default_rng(seed)
+    return {
+        "n_objects": rng.poisson(6 + label),
+        "ht_mev": rng.exponential(2e5 * (1 + 2 * label)),
+        "met_mev": rng.exponential(5e4 * (1 + label)),
+        "n_b_jets": rng.poisson(1 + 0.5 * label),
+    }
