@@ -145,11 +145,11 @@ def plot(
     out: Annotated[Path, typer.Option("--out", "-o", help="Figure to write: png, pdf or svg.")] = Path("events.png"),
 ) -> None:
     """Draw multiplicity, pT, MET and HT of the events (needs the plot extra)."""
-    from unmask.evaluation.event_figures import plot_events
+    from unmask.evaluation.event_figures import draw_events
     from unmask.events.event_set import concatenate_events
 
     counter = _Counter()
-    plot_events(concatenate_events(list(counter.watch(reading.stream()))), out)
+    draw_events(concatenate_events(list(counter.watch(reading.stream())))).write(out)
     _report(reading, counter, f"{counter.n_events:,} events -> {out}")
 
 

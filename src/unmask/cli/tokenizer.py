@@ -169,13 +169,14 @@ def _show_report(tokenizer: Tokenizer) -> None:
 
 def _draw(tokenizer: Tokenizer, files: list[Path], folder: Path, format_: str) -> list[Path]:
     from unmask.errors import UsageError
-    from unmask.evaluation import token_figures as draw
+    from unmask.evaluation import token_figures
+    from unmask.evaluation.plotting import write_drawings
     from unmask.events.event_set import BACKGROUND, SIGNAL
     from unmask.tokenizers.kinematic_features import kinematics_of
     from unmask.tokenizers.lookup_table import LookupTableTokenizer
     from unmask.tokenizers.vqvae import VQVAETokenizer
 
-    counter = draw.TokenCounter(tokenizer.n_codes)
+    counter = token_figures.TokenCounter(tokenizer.n_codes)
     some_background = None
     for events in Reading(files).stream():
         tokens = tokenizer.encode(events)
@@ -186,18 +187,19 @@ def _draw(tokenizer: Tokenizer, files: list[Path], folder: Path, format_: str) -
     if background is None or some_background is None:
         raise UsageError("no event of --events is labelled background; label them with: unmask data convert --label")
     title = f"{tokenizer.kind}, {tokenizer.n_codes:,} codes"
-    written = [folder / f"code-usage.{format_}"]
-    draw.plot_code_usage(background, written[0], title=title)
+    drawings = {"code-usage": token_figures.draw_code_usage(background, title=title)}
     if signal is not None:
         n_object_codes = tokenizer.n_object_codes if isinstance(tokenizer, LookupTableTokenizer) else None
-        written.append(folder / f"token-occurrence.{format_}")
-        draw.plot_token_occurrence(background, signal, written[-1], n_object_codes=n_object_codes, title=title)
+        drawings["token-occurrence"] = token_figures.draw_token_occurrence(
+            background, signal, n_object_codes=n_object_codes, title=title
+        )
     if isinstance(tokenizer, VQVAETokenizer):
-        written.append(folder / f"closure.{format_}")
         original, reconstructed = kinematics_of(some_background), tokenizer.reconstruct(some_background)
         is_object = some_background.is_object
-        draw.plot_closure(_columns(original, is_object), _columns(reconstructed, is_object), written[-1])
-    return written
+        drawings["closure"] = token_figures.draw_closure(
+            _columns(original, is_object), _columns(reconstructed, is_object)
+        )
+    return write_drawings(folder, drawings, [format_])
 
 
 def _columns(kinematics: Kinematics, is_object: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[np.float32]]:
@@ -205,7 +207,7 @@ def _columns(kinematics: Kinematics, is_object: npt.NDArray[np.bool_]) -> dict[s
     return {
         "pT [GeV]": kinematics.pt_mev[:, 1:][is_object] / 1e3,
         "eta": kinematics.eta[:, 1:][is_object],
-        "phi": kinematics.phi[:, 1:][is_object],
+        "phi [rad]": kinematics.phi[:, 1:][is_object],
         "E [GeV]": kinematics.energy_mev[:, 1:][is_object] / 1e3,
         "MET [GeV]": kinematics.pt_mev[:, 0] / 1e3,
     }
