@@ -60,20 +60,21 @@ def parse_settings(texts: list[str] | None) -> dict[str, Any]:
 
 
 def training_and_validation(
-    reading: Reading, validation_files: list[Path] | None, seed: int
+    reading: Reading, validation_files: list[Path] | None, seed: int, *, with_signal: bool = False
 ) -> tuple[EventSet, EventSet]:
-    """Read the events to learn from, and those to validate on."""
+    """Read the events to learn from, and those to validate on; signal is refused unless it is wanted."""
     from unmask.cli.console import note
     from unmask.events.event_set import concatenate_events
-    from unmask.events.splits import split_background
+    from unmask.events.splits import split_all, split_background
     from unmask.tokenizers.base import check_background
 
     events = concatenate_events(list(reading.stream()))
-    check_background(events)
+    if not with_signal:
+        check_background(events)
     if validation_files:
         training, validation = events, concatenate_events(list(reading.stream(validation_files)))
     else:
-        training, validation, test = split_background(events, seed=seed)
+        training, validation, test = (split_all if with_signal else split_background)(events, seed=seed)
         note(f"split by seed {seed}: {len(test):,} test events are left alone")
     reading.report_skipped()
     note(f"learning from {len(training):,} events, validating on {len(validation):,}")

@@ -14,6 +14,15 @@ __all__ = ["KINDS", "Detector", "detector_class", "load_detector"]
 # kind -> module and class, imported when needed.
 _CLASSES: dict[str, tuple[str, str]] = {
     "masked-token": ("masked_token", "MaskedTokenDetector"),
+    "ddd": ("ddd", "DDDDetector"),
+    "deep-svdd": ("deep_svdd", "DeepSVDDDetector"),
+    "drocc": ("drocc", "DROCCDetector"),
+    "supervised-bound": ("supervised_bound", "SupervisedBound"),
+    "flow": ("flow", "FlowDetector"),
+    "beta-vae": ("beta_vae", "BetaVAEDetector"),
+    "isolation-forest": ("isolation_forest", "IsolationForestDetector"),
+    "trivial": ("trivial", "TrivialDetector"),
+    "combination": ("combination", "CombinationDetector"),
 }
 KINDS: tuple[str, ...] = tuple(_CLASSES)
 

@@ -1,0 +1,115 @@
+"""Deep robust one-class classification (arXiv:2002.12718): background against its worst neighbours."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from unmask.detectors.event_network import BackgroundTask, EventNetworkDetector
+from unmask.detectors.inputs import EventTensors
+from unmask.errors import UsageError
+from unmask.events.event_set import EventSet
+from unmask.networks.backbones import BackboneName, EventNetwork, SizeName
+from unmask.training import Task, TrainingSettings
+
+# At first events and their neighbours cannot be told apart and the loss hardly moves: that is no reason to stop.
+TRAINING = TrainingSettings(learning_rate=5e-4, max_epochs=50, gradient_clip=1.0, patience=10, divergence=1.0)
+
+
+class DROCCDetector(EventNetworkDetector):
+    """Anomaly score from a classifier of background events against points near them that it takes for background.
+
+    Around every training event a point is sought, by gradient ascent, that the network calls background and that lies
+    in the shell between ``radius`` and ``gamma`` times ``radius``; the network learns to tell such points from events.
+    They differ from events in numbers that a network reads: for "mlp" in all columns, for the others in the
+    standardised kinematics of missing energy and objects, while types and the number of objects stay. The score is the
+    logit of the probability of such a point.
+
+    Parameters
+    ----------
+    backbone, size, dropout : see :func:`~unmask.networks.backbones.make_event_network`.
+    radius : inner radius of the shell, as the root mean square change of an input in standard deviations: the distance
+        is ``radius`` times the square root of the number of inputs that can change.
+    gamma : outer over inner radius.
+    n_ascent_steps, ascent_step : number and length, in inner radii, of the steps of the ascent.
+    negative_weight : weight of these points in the loss, relative to events.
+    training : how the network is trained.
+    seed : shorthand for the seed in ``training``.
+    """
+
+    kind = "drocc"
+
+    def __init__(
+        self,
+        *,
+        backbone: BackboneName = "part-sm",
+        size: SizeName = "light",
+        dropout: float = 0.0,
+        radius: float = 1.0,
+        gamma: float = 2.0,
+        n_ascent_steps: int = 5,
+        ascent_step: float = 0.3,
+        negative_weight: float = 1.0,
+        training: TrainingSettings = TRAINING,
+        seed: int | None = None,
+    ) -> None:
+        mistakes = [
+            f"{name} is {value}; accepted: {what}"
+            for name, value, is_good, what in (
+                ("radius", radius, radius > 0, "more than 0"),
+                ("gamma", gamma, gamma >= 1, "1 or more"),
+                ("n_ascent_steps", n_ascent_steps, n_ascent_steps >= 0, "0 or more"),
+                ("ascent_step", ascent_step, ascent_step > 0, "more than 0"),
+                ("negative_weight", negative_weight, negative_weight > 0, "more than 0"),
+            )
+            if not (is_good and math.isfinite(value))
+        ]
+        if mistakes:
+            raise UsageError("; ".join(mistakes))
+        self.radius, self.gamma = radius, gamma
+        self.n_ascent_steps, self.ascent_step = n_ascent_steps, ascent_step
+        self.negative_weight = negative_weight
+        super().__init__(backbone, size, dropout, training, seed)
+
+    def _new_task(self, network: EventNetwork, train: EventSet, validation: EventSet) -> Task:
+        return DROCCTask(network, train, validation, self)
+
+
+class DROCCTask(BackgroundTask):
+    """Cross-entropy of events and of the points that are sought around them."""
+
+    def __init__(self, network: EventNetwork, train: EventSet, validation: EventSet, detector: DROCCDetector) -> None:
+        super().__init__(network, train, validation, detector)
+        self.detector = detector
+
+    def loss(self, events: EventTensors) -> Tensor:
+        inputs = self.network.standardise(*events)
+        negatives = self.negatives(inputs, events.types)
+        types = torch.cat([events.types, events.types])
+        logits = self.network.of_inputs(torch.cat([inputs, negatives]), types)[:, 0].float()
+        of_events, of_negatives = logits.chunk(2)
+        return F.softplus(of_events).mean() + self.detector.negative_weight * F.softplus(-of_negatives).mean()
+
+    def negatives(self, inputs: Tensor, types: Tensor) -> Tensor:
+        """Points in the shell around ``inputs`` that the network takes for background."""
+        detector = self.detector
+        is_free = self.network.is_free(types).flatten(1)
+        radius = detector.radius * is_free.sum(1, keepdim=True).to(inputs.dtype).sqrt()
+        shift = self._in_shell(torch.randn_like(inputs).flatten(1) * is_free, radius)
+        for _ in range(detector.n_ascent_steps):
+            with torch.enable_grad():
+                shift = shift.detach().requires_grad_()
+                logits = self.network.of_inputs(inputs + shift.view_as(inputs), types)
+                (gradient,) = torch.autograd.grad(-logits.sum(), shift)
+            gradient = gradient * is_free
+            step = gradient / gradient.norm(dim=1, keepdim=True).clamp_min(1e-12)
+            shift = self._in_shell(shift.detach() + detector.ascent_step * radius * step, radius)
+        return inputs + shift.view_as(inputs)
+
+    def _in_shell(self, shift: Tensor, radius: Tensor) -> Tensor:
+        length = shift.norm(dim=1, keepdim=True).clamp_min(1e-12)
+        projected: Tensor = shift * (length.clamp(radius, self.detector.gamma * radius) / length)
+        return projected

@@ -1,0 +1,79 @@
+"""What anyone can compute in a minute, as detectors: whatever is worth its training must beat them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from unmask.artifacts import Json
+from unmask.detectors.base import Detector
+from unmask.detectors.p_values import COMBINE, BackgroundTail, How
+from unmask.errors import UsageError, nearest
+from unmask.events.event_set import EventSet
+from unmask.events.fingerprints import fingerprints
+
+if TYPE_CHECKING:
+    from unmask.training import Reporter
+
+TrivialScore = Literal["n-objects", "ht", "met", "n-b-jets", "random", "fisher", "smallest"]
+
+_FOUR: dict[str, Callable[[EventSet], npt.NDArray[Any]]] = {
+    "n-objects": lambda events: events.n_objects,
+    "ht": lambda events: events.ht_mev,
+    "met": lambda events: events.met_mev,
+    "n-b-jets": lambda events: events.n_b_jets,
+}
+_OF_ALL_FOUR: dict[str, How] = {"fisher": "product", "smallest": "or"}
+
+
+class TrivialDetector(Detector):
+    """Number of objects, HT, MET, number of b-jets, all four together, or a random number.
+
+    Parameters
+    ----------
+    score : "n-objects", "ht" (MeV), "met" (MeV) or "n-b-jets"; "fisher" or "smallest", the product or the smallest of
+        their four p-values, as minus its logarithm, each p-value the share of training background with that value or
+        more; or "random", a number from 0 to 1 that depends on nothing but the event's content and the seed.
+    """
+
+    kind = "trivial"
+    _not_settings = ()
+
+    def __init__(self, score: TrivialScore = "fisher", *, seed: int = 0) -> None:
+        self.score: TrivialScore = score
+        self.seed = seed
+
+    def _fit(self, train: EventSet, validation: EventSet, run_folder: Path | None, reporter: Reporter | None) -> None:  # noqa: ARG002
+        if self.score not in get_args(TrivialScore):
+            raise UsageError(f"unknown score {self.score!r}; {nearest(self.score, get_args(TrivialScore))}")
+        used = _FOUR if self.score in _OF_ALL_FOUR else {}
+        self.tails_ = {name: BackgroundTail.of(value(train)) for name, value in used.items()}
+
+    def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:  # noqa: ARG002
+        self._check_fitted()
+        if self.score in _FOUR:
+            return _FOUR[self.score](events).astype(np.float64)
+        if self.score == "random":
+            return _random(events, self.seed)
+        minus_log_p = [tail.minus_log_p_of(_FOUR[name](events)) for name, tail in self.tails_.items()]
+        return COMBINE[_OF_ALL_FOUR[self.score]](np.stack(minus_log_p))
+
+    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return {key: array for name, tail in self.tails_.items() for key, array in tail.arrays(name).items()}
+
+    def _restore(self, arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Json]) -> None:  # noqa: ARG002
+        used = _FOUR if self.score in _OF_ALL_FOUR else {}
+        self.tails_ = {name: BackgroundTail.from_arrays(arrays, name) for name in used}
+
+
+def _random(events: EventSet, seed: int) -> npt.NDArray[np.float64]:
+    """Numbers from 0 to 1, (n_events,), by mixing the bits of the events' fingerprints with a word of the seed."""
+    word = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
+    bits = fingerprints(events) ^ word
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray((bits >> np.uint64(11)) * 2.0**-53)

@@ -1,0 +1,319 @@
+"""The networks that read whole events, by name and size, with one kind of input for all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from unmask.errors import UsageError, nearest
+from unmask.networks.pair_features import N_KINEMATIC, log_couplings, pair_kinematics, wrapped
+from unmask.networks.particle_transformer import ParticleTransformer, masked_mean_of_rows
+from unmask.networks.transformer import TransformerLayer
+
+BackboneName = Literal["part-noint", "part-pairs", "part-sm", "transformer", "mlp"]
+BACKBONES: tuple[BackboneName, ...] = get_args(BackboneName)
+SizeName = Literal["tiny", "light", "published"]
+
+#: log E, log pT, eta, phi of a position.
+N_KINEMATICS = 4
+LOG_ENERGY, LOG_PT, ETA, PHI = range(N_KINEMATICS)
+# Pair features are scaled to unit width on this many events.
+_EVENTS_FOR_PAIR_SCALE = 4096
+
+
+@dataclass(frozen=True)
+class Size:
+    """Widths and depths; the plain transformer has as many layers as the others have of both kinds."""
+
+    hidden: int
+    n_heads: int
+    ffn_width: int
+    n_layers: int
+    n_class_layers: int
+    embedding: tuple[int, ...]
+    pair_embedding: tuple[int, ...]
+    mlp: tuple[int, ...]
+
+
+SIZES: dict[SizeName, Size] = {
+    "tiny": Size(16, 2, 32, 1, 1, (), (8,), (32, 32)),
+    "light": Size(64, 4, 128, 4, 2, (64, 128), (32, 32), (256, 256, 256)),
+    "published": Size(128, 8, 512, 8, 2, (128, 512), (64, 64, 64), (512, 512, 512)),
+}
+
+
+class EventNetwork(nn.Module):
+    """From events to ``n_out`` numbers each; :func:`make_event_network` makes one.
+
+    An event is a row of positions, the missing energy first and then the objects: kinematics (batch, n, 4), which are
+    log(E / MeV), log(pT / MeV), eta and phi, and types (batch, n), 0 for padding, 1 to ``n_types`` - 1 for objects and
+    ``n_types`` for the missing energy. :meth:`standardise` turns them into *inputs* of about unit width, by what
+    :meth:`measure` learnt. What stands at padding never matters.
+    """
+
+    def __init__(self, body: nn.Module, width: int, n_out: int, biases: bool) -> None:
+        super().__init__()
+        self.body = body
+        # A norm would bound the output, and what is far from everything could not be told from the rest.
+        self.norm = nn.LayerNorm(width) if biases else nn.Identity()
+        self.head = nn.Linear(width, n_out)
+        if not biases:
+            for module in self.modules():
+                if isinstance(module, nn.Linear | nn.LayerNorm):
+                    module.register_parameter("bias", None)
+
+    def measure(self, kinematics: Tensor, types: Tensor) -> None:
+        """Learn the scale of the inputs from training events."""
+        raise NotImplementedError
+
+    def standardise(self, kinematics: Tensor, types: Tensor) -> Tensor:
+        """Inputs (batch, ...) of events."""
+        raise NotImplementedError
+
+    def is_free(self, types: Tensor) -> Tensor:
+        """Which of the inputs are numbers that can be changed, neither types nor padding."""
+        raise NotImplementedError
+
+    def of_inputs(self, inputs: Tensor, types: Tensor) -> Tensor:
+        """Outputs (batch, n_out) of inputs, which need not be those of any event."""
+        raise NotImplementedError
+
+    def forward(self, kinematics: Tensor, types: Tensor) -> Tensor:
+        """Outputs (batch, n_out) of events."""
+        return self.of_inputs(self.standardise(kinematics, types), types)
+
+
+class SetNetwork(EventNetwork):
+    """A network that knows no order of the objects, and no direction about the beam but that of the missing energy.
+
+    The inputs are (batch, n, 4 + n_types): the kinematics, then the type as one-hot.
+    """
+
+    mean: Tensor
+    std: Tensor
+    is_used: Tensor
+    pair_mean: Tensor
+    pair_std: Tensor
+    forces: Tensor
+    type_numbers: Tensor
+
+    def __init__(
+        self,
+        backbone: BackboneName,
+        size: Size,
+        *,
+        n_out: int,
+        n_positions: int,
+        forces: Tensor,
+        dropout: float,
+        biases: bool,
+    ) -> None:
+        n_types = len(forces) - 1
+        n_pair_features = {"part-pairs": N_KINEMATIC, "part-sm": N_KINEMATIC + 1}.get(backbone, 0)
+        n_features = N_KINEMATICS + 1 + n_types  # phi as cosine and sine
+        body: nn.Module
+        if backbone == "transformer":
+            body = _PlainTransformer(n_features, size, dropout)
+        else:
+            body = ParticleTransformer(
+                n_features,
+                n_pair_features,
+                hidden=size.hidden,
+                n_heads=size.n_heads,
+                ffn_width=size.ffn_width,
+                n_layers=size.n_layers,
+                n_class_layers=size.n_class_layers,
+                embedding=size.embedding,
+                pair_embedding=size.pair_embedding,
+                dropout=dropout,
+                biases=biases,
+            )
+        super().__init__(body, size.hidden, n_out, biases)
+        self.n_pair_features = n_pair_features
+        self.has_couplings = backbone == "part-sm"
+        self.register_buffer("forces", forces.long(), persistent=False)
+        self.register_buffer("type_numbers", torch.arange(1, n_types + 1), persistent=False)
+        # The missing energy has no energy of its own beside its magnitude, and no eta.
+        is_used = torch.ones(n_positions, N_KINEMATICS, dtype=torch.bool)
+        is_used[0, LOG_ENERGY] = is_used[0, ETA] = False
+        self.register_buffer("is_used", is_used, persistent=False)
+        self.register_buffer("mean", torch.zeros(n_positions, N_KINEMATICS))
+        self.register_buffer("std", torch.ones(n_positions, N_KINEMATICS))
+        self.register_buffer("pair_mean", torch.zeros(n_pair_features))
+        self.register_buffer("pair_std", torch.ones(n_pair_features))
+
+    @torch.no_grad()
+    def measure(self, kinematics: Tensor, types: Tensor) -> None:
+        for i, values in ((slice(0, 1), kinematics[:, 0]), (slice(1, None), kinematics[:, 1:][types[:, 1:] != 0])):
+            std, mean = torch.std_mean(values.double(), 0, correction=0)
+            self.mean[i], self.std[i] = mean.float(), _nonzero(std).float()
+        if self.n_pair_features:
+            some, their_types = kinematics[:_EVENTS_FOR_PAIR_SCALE], types[:_EVENTS_FOR_PAIR_SCALE]
+            pairs = self._pair_features(some, their_types)[_is_pair(their_types != 0)]
+            std, mean = torch.std_mean(pairs.double(), 0, correction=0)
+            self.pair_mean.copy_(mean)
+            self.pair_std.copy_(_nonzero(std))
+
+    def standardise(self, kinematics: Tensor, types: Tensor) -> Tensor:
+        scaled = (kinematics - self.mean) / self.std * self.is_used
+        one_hot = (types[..., None] == self.type_numbers).to(scaled.dtype)
+        return torch.cat([scaled, one_hot], -1).masked_fill((types == 0)[..., None], 0)
+
+    def is_free(self, types: Tensor) -> Tensor:
+        free = (types != 0)[..., None] & self.is_used
+        return torch.cat([free, free.new_zeros(*types.shape, len(self.type_numbers))], -1)
+
+    def of_inputs(self, inputs: Tensor, types: Tensor) -> Tensor:
+        is_real = types != 0
+        kinematics = inputs[..., :N_KINEMATICS] * self.std + self.mean
+        phi = kinematics[..., PHI] - kinematics[:, :1, PHI]  # from the direction of the missing energy
+        angles = torch.stack([phi.cos(), phi.sin()], -1)
+        features = torch.cat([inputs[..., :PHI], angles, inputs[..., N_KINEMATICS:]], -1)
+        features = features.masked_fill(~is_real[..., None], 0)
+        pairs = (self._pairs(kinematics, types),) if self.n_pair_features else ()
+        out: Tensor = self.head(self.norm(self.body(features, is_real, *pairs)))
+        return out
+
+    def _pairs(self, kinematics: Tensor, types: Tensor) -> Tensor:
+        """Standardised pair features; 0 for padding and for an object with itself."""
+        scaled = (self._pair_features(kinematics, types) - self.pair_mean) / self.pair_std
+        return scaled.masked_fill(~_is_pair(types != 0)[..., None], 0)
+
+    def _pair_features(self, kinematics: Tensor, types: Tensor) -> Tensor:
+        features = pair_kinematics(kinematics[..., LOG_PT], kinematics[..., ETA], kinematics[..., PHI])
+        if not self.has_couplings:
+            return features
+        known = types.long()
+        force = self.forces[known[:, :, None], known[:, None]]
+        return torch.cat([features, log_couplings(features[..., -1], force)[..., None]], -1)
+
+
+class FlatNetwork(EventNetwork):
+    """A multilayer perceptron on the event as one row of columns, in the given order of the objects.
+
+    The inputs are (batch, 2 + 5 (n - 1)): MET and its phi, then type, E, pT, eta and phi (from that of MET) of each
+    object, 0 at padding; every column is standardised on its own, with padding counted, so that an object where there
+    are seldom any lies far out.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, size: Size, *, n_out: int, n_positions: int, dropout: float, biases: bool) -> None:
+        n_columns = 2 + (N_KINEMATICS + 1) * (n_positions - 1)
+        super().__init__(_mlp((n_columns, *size.mlp), dropout), size.mlp[-1], n_out, biases)
+        self.register_buffer("mean", torch.zeros(n_columns))
+        self.register_buffer("std", torch.ones(n_columns))
+
+    @torch.no_grad()
+    def measure(self, kinematics: Tensor, types: Tensor) -> None:
+        std, mean = torch.std_mean(_columns(kinematics, types).double(), 0, correction=0)
+        self.mean.copy_(mean)
+        self.std.copy_(_nonzero(std))
+
+    def standardise(self, kinematics: Tensor, types: Tensor) -> Tensor:
+        return (_columns(kinematics, types) - self.mean) / self.std
+
+    def is_free(self, types: Tensor) -> Tensor:
+        return torch.ones(len(types), len(self.mean), dtype=torch.bool, device=types.device)
+
+    def of_inputs(self, inputs: Tensor, types: Tensor) -> Tensor:  # noqa: ARG002 (the inputs hold the types)
+        out: Tensor = self.head(self.norm(self.body(inputs)))
+        return out
+
+
+def make_event_network(
+    backbone: BackboneName,
+    size: SizeName,
+    *,
+    n_out: int,
+    n_positions: int,
+    forces: Tensor,
+    dropout: float = 0.0,
+    biases: bool = True,
+) -> EventNetwork:
+    """Make a network for events of ``n_positions``.
+
+    Parameters
+    ----------
+    backbone : "part-noint" (Particle Transformer without pair features), "part-pairs" (with ln dR, ln kT, ln z and
+        ln m^2), "part-sm" (and with the coupling between the two), "transformer" (plain, with a mean over positions) or
+        "mlp" (on the event as one row of columns).
+    size : "published"; "light", of about 0.2 million weights; "tiny", to try things out.
+    n_out : numbers for each event.
+    forces : (n_types + 1, n_types + 1), the :class:`~unmask.networks.pair_features.Force` between two types.
+    biases : False for a network without any constant that is learned (no biases of layers and norms, no class token),
+        whose output is not bounded.
+
+    >>> network = make_event_network("part-sm", "tiny", n_out=1, n_positions=3, forces=torch.zeros(9, 9))
+    >>> network(torch.zeros(5, 3, 4), torch.tensor([[8, 1, 0]]).expand(5, 3)).shape
+    torch.Size([5, 1])
+    """
+    if backbone not in BACKBONES:
+        raise UsageError(f"backbone {backbone!r}: {nearest(backbone, BACKBONES)}")
+    if size not in SIZES:
+        raise UsageError(f"size {size!r}: {nearest(size, SIZES)}")
+    if not 0 <= dropout < 1:
+        raise UsageError(f"dropout is {dropout}; accepted: from 0 to below 1")
+    if backbone == "mlp":
+        return FlatNetwork(SIZES[size], n_out=n_out, n_positions=n_positions, dropout=dropout, biases=biases)
+    return SetNetwork(
+        backbone,
+        SIZES[size],
+        n_out=n_out,
+        n_positions=n_positions,
+        forces=forces,
+        dropout=dropout,
+        biases=biases,
+    )
+
+
+class _PlainTransformer(nn.Module):
+    """Linear, pre-norm layers, mean over the positions that are real."""
+
+    def __init__(self, n_features: int, size: Size, dropout: float) -> None:
+        super().__init__()
+        self.into = nn.Linear(n_features, size.hidden)
+        self.layers = nn.ModuleList(
+            TransformerLayer(size.hidden, size.n_heads, size.ffn_width, dropout)
+            for _ in range(size.n_layers + size.n_class_layers)
+        )
+
+    def forward(self, features: Tensor, is_real: Tensor) -> Tensor:
+        rows = self.into(features)
+        unseen = torch.zeros_like(is_real, dtype=rows.dtype).masked_fill(~is_real, -torch.inf)[:, None, None]
+        for layer in self.layers:
+            rows = layer(rows, key_bias=unseen)
+        return masked_mean_of_rows(rows, is_real)
+
+
+def _mlp(widths: tuple[int, ...], dropout: float) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for n_in, n_out in pairwise(widths):
+        layers += [nn.Linear(n_in, n_out), nn.GELU(), nn.Dropout(dropout)]
+    return nn.Sequential(*layers)
+
+
+def _columns(kinematics: Tensor, types: Tensor) -> Tensor:
+    """The columns of flat events: momenta in GeV."""
+    met, objects = kinematics[:, 0], kinematics[:, 1:]
+    phi = wrapped(objects[..., PHI] - met[:, None, PHI])
+    momenta = objects[..., : LOG_PT + 1].exp() / 1e3
+    columns = torch.cat([types[:, 1:, None].to(phi.dtype), momenta, objects[..., ETA, None], phi[..., None]], -1)
+    columns = columns.masked_fill((types[:, 1:] == 0)[..., None], 0)
+    return torch.cat([met[:, LOG_PT, None].exp() / 1e3, met[:, PHI, None], columns.flatten(1)], 1)
+
+
+def _is_pair(is_real: Tensor) -> Tensor:
+    """(batch, n, n): both are real and they are not the same."""
+    themselves = torch.eye(is_real.shape[1], dtype=torch.bool, device=is_real.device)
+    return is_real[:, :, None] & is_real[:, None] & ~themselves
+
+
+def _nonzero(std: Tensor) -> Tensor:
+    """Standard deviations, 1 for what never changes."""
+    return torch.where(std > 1e-6, std, torch.ones_like(std))

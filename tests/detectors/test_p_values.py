@@ -1,0 +1,168 @@
+"""Background p-values, trivial scores and the combination of detectors."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unmask import load_sample
+from unmask.detectors import load_detector
+from unmask.detectors.combination import CombinationDetector
+from unmask.detectors.isolation_forest import IsolationForestDetector
+from unmask.detectors.p_values import COMBINE, BackgroundTail, How, p_values
+from unmask.detectors.supervised_bound import SupervisedBound
+from unmask.detectors.trivial import TrivialDetector
+from unmask.errors import NotFittedError, UsageError
+from unmask.events.event_set import EventSet
+
+
+@pytest.fixture(scope="module")
+def parts() -> tuple[EventSet, EventSet, EventSet, EventSet]:
+    """Training, validation and test background, and signal."""
+    events = load_sample("gluino")
+    background = events[events.label == 0]
+    background = background[np.random.default_rng(0).permutation(len(background))]
+    return background[:3000], background[3000:6000], background[6000:9000], events[events.label == 1][:500]
+
+
+@pytest.fixture(scope="module")
+def members(parts: tuple[EventSet, ...]) -> list[TrivialDetector]:
+    return [TrivialDetector(score).fit(parts[0], parts[1]) for score in ("ht", "met")]
+
+
+def test_p_values_by_hand() -> None:
+    background = np.array([3.0, 1.0, 2.0, 2.0])
+    np.testing.assert_allclose(p_values(background, np.array([0.5, 1, 1.5, 2, 3, 4])), [1, 1, 0.8, 0.8, 0.4, 0.2])
+    tail = BackgroundTail.of(background)
+    np.testing.assert_allclose(np.exp(-tail.minus_log_p_of(np.array([0.5, 1, 2, 3]))), [1, 1, 0.8, 0.4])
+
+
+def test_between_and_beyond_background_no_two_scores_are_tied() -> None:
+    background = np.random.default_rng(1).exponential(2.0, 1000)
+    tail = BackgroundTail.of(background)
+    score = np.sort(np.random.default_rng(2).uniform(0.1, 60, 5000))
+    found = tail.minus_log_p_of(score)
+    assert (np.diff(found) > 0).all()
+    is_inside = score <= background.max()
+    assert is_inside.any()
+    assert not is_inside.all()
+    # Inside never smaller than the share of background, beyond as an exponential distribution falls.
+    assert (np.exp(-found[is_inside]) >= p_values(background, score[is_inside]) - 1e-12).all()
+    slope = np.diff(found[~is_inside]) / np.diff(score[~is_inside])
+    np.testing.assert_allclose(slope, 1 / 2.0, rtol=0.3)
+
+
+def test_a_score_that_never_varied_can_still_be_exceeded() -> None:
+    found = BackgroundTail.of(np.zeros(9)).minus_log_p_of(np.array([-1.0, 0.0, 1.0, 2.0]))
+    assert found[0] == found[1] == 0
+    assert 0 < found[2] < found[3]
+
+
+def test_combinations_by_hand() -> None:
+    p = np.array([[0.1, 0.5], [0.4, 0.5]])
+    expected: dict[How, list[float]] = {
+        "average": [0.25, 0.5],
+        "and": [0.4, 0.5],
+        "or": [0.1, 0.5],
+        "product": [0.04, 0.25],
+    }
+    assert set(expected) == set(COMBINE)
+    for how, values in expected.items():
+        np.testing.assert_allclose(np.exp(-COMBINE[how](-np.log(p))), values)
+
+
+def test_members_p_values_are_uniform_on_other_background(
+    members: list[TrivialDetector], parts: tuple[EventSet, ...]
+) -> None:
+    from scipy.stats import kstest
+
+    combination = CombinationDetector(members).calibrate(parts[1])
+    for minus_log_p in combination.minus_log_p(parts[2]):
+        assert kstest(np.exp(-minus_log_p), "uniform").statistic < 0.045  # 3000 against 3000 events
+    assert np.median(combination.minus_log_p(parts[3])) > 3
+
+
+@pytest.mark.parametrize("how", COMBINE)
+def test_combination_is_what_it_says(
+    how: How, members: list[TrivialDetector], parts: tuple[EventSet, ...], tmp_path: Path
+) -> None:
+    combination = CombinationDetector(members, how=how).calibrate(parts[1])
+    validation, test = ([member.score_events(events) for member in members] for events in (parts[1], parts[1][:300]))
+    p = np.stack([p_values(a, b) for a, b in zip(validation, test, strict=True)])
+    np.testing.assert_allclose(combination.score_events(parts[1][:300]), COMBINE[how](-np.log(p)), rtol=1e-12)
+    combination.save(tmp_path / "both")
+    loaded = load_detector(tmp_path / "both")
+    assert isinstance(loaded, CombinationDetector)
+    assert [member.kind for member in loaded.members] == ["trivial", "trivial"]
+    np.testing.assert_array_equal(loaded.score_events(parts[3]), combination.score_events(parts[3]))
+    assert loaded.scores(parts[0]).was_trained_on is not None
+
+
+def test_combinations_nest(members: list[TrivialDetector], parts: tuple[EventSet, ...], tmp_path: Path) -> None:
+    forest = IsolationForestDetector(n_trees=10)
+    nested = CombinationDetector([CombinationDetector(members, how="and"), forest], how="or")
+    nested.fit(parts[0], parts[1], run_folder=tmp_path / "run")
+    assert forest.fitted_on_ is not None
+    nested.save(tmp_path / "nested")
+    loaded = load_detector(tmp_path / "nested")
+    np.testing.assert_array_equal(loaded.score_events(parts[2]), nested.score_events(parts[2]))
+
+
+def test_fitted_members_stay(members: list[TrivialDetector], parts: tuple[EventSet, ...]) -> None:
+    before = TrivialDetector("fisher").fit(parts[0], parts[1])
+    scores = before.score_events(parts[3])
+    combination = CombinationDetector([before, members[0]]).fit(parts[2], parts[1])
+    np.testing.assert_array_equal(before.score_events(parts[3]), scores)
+    assert combination.scores(parts[0]).was_trained_on is not None
+    assert combination.scores(parts[0]).was_trained_on.all()  # type: ignore[union-attr]
+
+
+def test_mistakes_are_told(members: list[TrivialDetector], parts: tuple[EventSet, ...]) -> None:
+    with pytest.raises(UsageError, match="did you mean 'product'"):
+        CombinationDetector(members, how="produkt").calibrate(parts[1])  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="1 detectors to combine"):
+        CombinationDetector(members[:1]).calibrate(parts[1])
+    with pytest.raises(UsageError, match=r"detector 1 \(trivial\) was trained on 3,000 of the 3,000 events"):
+        CombinationDetector(members).calibrate(parts[0])
+    with pytest.raises(UsageError, match="labelled signal"):
+        CombinationDetector(members).calibrate(parts[3])
+    with pytest.raises(UsageError, match="learns from signal"):
+        CombinationDetector([members[0], SupervisedBound()]).calibrate(parts[1])
+    with pytest.raises(NotFittedError):
+        CombinationDetector([members[0], TrivialDetector()]).calibrate(parts[1])
+    with pytest.raises(UsageError, match="did you mean 'met'"):
+        TrivialDetector("meet").fit(parts[0], parts[1])  # type: ignore[arg-type]
+
+
+def test_trivial_scores_by_hand(parts: tuple[EventSet, ...]) -> None:
+    train, validation, test, _ = parts
+    found = {
+        score: TrivialDetector(score).fit(train, validation).score_events(test)
+        for score in ("n-objects", "ht", "met", "n-b-jets", "fisher", "smallest")
+    }
+    np.testing.assert_array_equal(found["n-objects"], test.n_objects)
+    np.testing.assert_array_equal(found["n-b-jets"], test.n_b_jets)
+    np.testing.assert_array_equal(found["ht"], test.ht_mev)
+    np.testing.assert_array_equal(found["met"], test.met_mev)
+    # Of a training event all four values are among those of background: the p-values are plain shares.
+    fisher, smallest = (
+        TrivialDetector(how).fit(train, validation).score_events(train[:1]) for how in ("fisher", "smallest")
+    )
+    columns = [(events.n_objects, events.ht_mev, events.met_mev, events.n_b_jets) for events in (train, train[:1])]
+    shares = [(1 + np.sum(all_of >= one)) / 3001 for all_of, one in zip(*columns, strict=True)]
+    np.testing.assert_allclose(fisher, -np.log(shares).sum(), rtol=1e-6)
+    np.testing.assert_allclose(smallest, -np.log(min(shares)), rtol=1e-6)
+    assert (found["smallest"] <= found["fisher"] + 1e-12).all()
+
+
+def test_random_scores_know_nothing_but_the_event(parts: tuple[EventSet, ...]) -> None:
+    from scipy.stats import kstest
+
+    detector = TrivialDetector("random", seed=4).fit(parts[0], parts[1])
+    score = detector.score_events(parts[2])
+    assert kstest(score, "uniform").pvalue > 1e-3
+    renamed = replace(parts[2], row=parts[2].row + 5)
+    np.testing.assert_array_equal(detector.score_events(renamed[100:200]), score[100:200])
+    other = TrivialDetector("random", seed=5).fit(parts[0], parts[1]).score_events(parts[2])
+    assert abs(np.corrcoef(score, other)[0, 1]) < 0.08
