@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The main job on the sample that ships with the package: from events to anomaly scores and how good they are.
+# The main job on the sample that ships with the package: from events to anomaly scores, how good they are, and a report.
 # Results go to the folder named as argument.
 set -euo pipefail
 out=${1:-demo}
@@ -9,11 +9,6 @@ mkdir -p "$out"
 
 run unmask data inspect sample:gluino
 run unmask data plot sample:gluino --out "$out/events.png"
-run unmask data split sample:gluino --out "$out/events" --seed 1
-run unmask train "$out/events/train.parquet" --validation "$out/events/validation.parquet" --preset gluino-lut-456 \
-    --set training.learning_rate=2e-3 --set training.schedule=constant --set training.max_epochs=15 --seed 1 \
-    --device cpu --out "$out/model"
-run unmask tokenizer show "$out/model/tokenizer" --events "$out/events/test.parquet" --figures "$out" --limit 5
-run unmask score "$out/model" "$out/events/test.parquet" --token-losses --out "$out/scores.parquet"
-run unmask evaluate "$out/scores.parquet"
-say "Everything is in $out: events.png, token-occurrence.png, the trained model and scores.parquet."
+run unmask study run gluino --only default --epochs 12 --device cpu --out "$out/study"
+run unmask tokenizer show "$out/study/tokenizers/default" --limit 5
+say "Everything is in $out. Open $out/study/report.html in a browser to look at the most anomalous events."

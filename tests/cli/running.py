@@ -4,7 +4,7 @@ import io
 import os
 import subprocess
 import sys
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest.mock import patch
 
@@ -15,6 +15,22 @@ def unmask(*arguments: str | Path, environment: dict[str, str] | None = None) ->
     command = [sys.executable, "-c", "from unmask.cli import main; main()", *map(str, arguments)]
     settings = os.environ | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"} | (environment or {})
     return subprocess.run(command, capture_output=True, text=True, env=settings, check=False)
+
+
+def running(*arguments: str | Path) -> tuple[str, str]:
+    """What a command that must succeed, run in this process, says on stdout and on stderr."""
+    from unmask.cli import main
+
+    result, progress = io.StringIO(), io.StringIO()
+    argv = ["unmask", *map(str, arguments)]
+    with patch.object(sys, "argv", argv), redirect_stdout(result), redirect_stderr(progress):
+        code = None
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    assert not code, progress.getvalue()
+    return result.getvalue(), progress.getvalue()
 
 
 def failing(*arguments: str | Path) -> tuple[int, str]:

@@ -143,18 +143,40 @@ class Reading:
 
 def reads_events(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command, in place of its parameter ``reading``, the files and all options of `Reading`."""
-    files, *options = list(inspect.signature(Reading, eval_str=True).parameters.values())
+    return _with_options(command, "reading", _reading_parameters(), Reading)
+
+
+def reads_named_files(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that names and labels files in its own ways, in place of ``reading``, how to read them.
+
+    It is given a `Reading` of no files, with all the other options.
+    """
+    own = ("files", "process", "label", "signal_process")
+    options = [parameter for parameter in _reading_parameters() if parameter.name not in own]
+    return _with_options(command, "reading", options, functools.partial(Reading, []))
+
+
+def _reading_parameters() -> list[inspect.Parameter]:
+    return list(inspect.signature(Reading, eval_str=True).parameters.values())
+
+
+def _with_options(
+    command: Callable[..., None], place: str, added: Sequence[inspect.Parameter], make: Callable[..., Reading]
+) -> Callable[..., None]:
+    """Give a command what ``make`` makes of the ``added`` options; an argument among them keeps the place."""
     own = list(inspect.signature(command, eval_str=True).parameters.values())
-    i = [parameter.name for parameter in own].index("reading")
+    i = [parameter.name for parameter in own].index(place)
+    arguments = [parameter for parameter in added if parameter.name == "files"]
+    options = [parameter for parameter in added if parameter.name != "files"]
 
     @functools.wraps(command)
-    def wrapper(**arguments: Any) -> None:
-        reading = Reading(**{parameter.name: arguments.pop(parameter.name) for parameter in (files, *options)})
-        command(reading=reading, **arguments)
+    def wrapper(**given: Any) -> None:
+        reading = make(**{parameter.name: given.pop(parameter.name) for parameter in added})
+        command(**{place: reading}, **given)
 
     shown = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for parameter in (*own[:i], files, *own[i + 1 :], *options)
+        for parameter in (*own[:i], *arguments, *own[i + 1 :], *options)
     ]
     wrapper.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}

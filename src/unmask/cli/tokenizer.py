@@ -22,11 +22,7 @@ from unmask.cli.parts import PART_EVENTS, DaskOption, PartEventsOption, ShardOpt
 from unmask.cli.reading import JsonOption, Reading, reads_events, resolve
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from unmask.tokenizers import Tokenizer
-    from unmask.tokenizers.kinematic_features import Kinematics
 
 app = typer.Typer(no_args_is_help=True, help="Fit a tokenizer on background, encode events, show what tokens mean.")
 
@@ -168,46 +164,7 @@ def _show_report(tokenizer: Tokenizer) -> None:
 
 
 def _draw(tokenizer: Tokenizer, files: list[Path], folder: Path, format_: str) -> list[Path]:
-    from unmask.errors import UsageError
-    from unmask.evaluation import token_figures
     from unmask.evaluation.plotting import write_drawings
-    from unmask.events.event_set import BACKGROUND, SIGNAL
-    from unmask.tokenizers.kinematic_features import kinematics_of
-    from unmask.tokenizers.lookup_table import LookupTableTokenizer
-    from unmask.tokenizers.vqvae import VQVAETokenizer
+    from unmask.studies.token_drawings import token_drawings
 
-    counter = token_figures.TokenCounter(tokenizer.n_codes)
-    some_background = None
-    for events in Reading(files).stream():
-        tokens = tokenizer.encode(events)
-        counter.add(tokens.tokens, tokens.label, tokens.weight)
-        if some_background is None and (events.label == BACKGROUND).any():
-            some_background = events[events.label == BACKGROUND]
-    background, signal = counter.share(BACKGROUND), counter.share(SIGNAL)
-    if background is None or some_background is None:
-        raise UsageError("no event of --events is labelled background; label them with: unmask data convert --label")
-    title = f"{tokenizer.kind}, {tokenizer.n_codes:,} codes"
-    drawings = {"code-usage": token_figures.draw_code_usage(background, title=title)}
-    if signal is not None:
-        n_object_codes = tokenizer.n_object_codes if isinstance(tokenizer, LookupTableTokenizer) else None
-        drawings["token-occurrence"] = token_figures.draw_token_occurrence(
-            background, signal, n_object_codes=n_object_codes, title=title
-        )
-    if isinstance(tokenizer, VQVAETokenizer):
-        original, reconstructed = kinematics_of(some_background), tokenizer.reconstruct(some_background)
-        is_object = some_background.is_object
-        drawings["closure"] = token_figures.draw_closure(
-            _columns(original, is_object), _columns(reconstructed, is_object)
-        )
-    return write_drawings(folder, drawings, [format_])
-
-
-def _columns(kinematics: Kinematics, is_object: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[np.float32]]:
-    """What the closure figure shows of the objects, and of the MET, which is the first position."""
-    return {
-        "pT [GeV]": kinematics.pt_mev[:, 1:][is_object] / 1e3,
-        "eta": kinematics.eta[:, 1:][is_object],
-        "phi [rad]": kinematics.phi[:, 1:][is_object],
-        "E [GeV]": kinematics.energy_mev[:, 1:][is_object] / 1e3,
-        "MET [GeV]": kinematics.pt_mev[:, 0] / 1e3,
-    }
+    return write_drawings(folder, token_drawings(tokenizer, Reading(files).stream()), [format_])

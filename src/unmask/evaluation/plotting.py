@@ -101,19 +101,23 @@ class Drawing:
         return paths
 
     def svg(self, name: str, title: str) -> str:
-        """Give the figure as an SVG element for an HTML page.
-
-        All its ids begin with ``name``, which must be unlike those of the other figures of the page.
-        """
+        """Give the figure as an SVG element for an HTML page; see :func:`svg_element`."""
         text = StringIO()
         with _applied(self.style):
             self.figure.savefig(text, format="svg", metadata=_NO_DATE["svg"])
-        svg = text.getvalue()
-        svg = svg[svg.index("<svg") :]  # an element of a page has no XML declaration
-        svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
-        # Rules would hold for the page: keep them to this figure.
-        svg = svg.replace('<style type="text/css">*{', f'<style type="text/css">#{name} *{{', 1)
-        return svg.replace("<svg", f'<svg id="{name}" role="img" aria-label={quoteattr(title)}', 1)
+        return svg_element(text.getvalue(), name, title)
+
+
+def svg_element(svg: str, name: str, title: str) -> str:
+    """Turn the text of an SVG file that :class:`Drawing` wrote into an element of an HTML page.
+
+    All its ids begin with ``name``, which must be unlike those of the other figures of the page.
+    """
+    svg = svg[svg.index("<svg") :]  # an element of a page has no XML declaration
+    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
+    # Rules would hold for the page: keep them to this figure.
+    svg = svg.replace('<style type="text/css">*{', f'<style type="text/css">#{name} *{{', 1)
+    return svg.replace("<svg", f'<svg id="{name}" role="img" aria-label={quoteattr(title)}', 1)
 
 
 @contextmanager

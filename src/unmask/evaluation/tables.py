@@ -16,7 +16,7 @@ TOO_FEW = "too few events"
 LEADERBOARD_HEADER = ("Signal", "Model", "Chan", "AUC", "1e-2", "1e-3", "1e-4")
 
 #: Columns after the method: in Markdown, in LaTeX.
-_HEADERS = (
+HEADERS = (
     ("AUC", "AUC"),
     (
         f"eps_S(eps_B = {BACKGROUND_EFFICIENCIES[0]:.0%})",
@@ -63,7 +63,7 @@ def p_value_cell(difference: Difference) -> str:
 def markdown_table(evaluation: Evaluation, signal: str = ALL_SIGNAL) -> str:
     """The table of one signal process, or of all together: method, AUC, eps_S at fixed eps_B, eps_B at fixed eps_S."""
     rows = [[row.name.replace("|", r"\|"), *_cells(row.metrics)] for row in evaluation.rows_of(signal)]
-    header = ["method", *(name for name, _ in _HEADERS)]
+    header = ["method", *(name for name, _ in HEADERS)]
     return "".join(f"| {' | '.join(line)} |\n" for line in (header, ["---"] * len(header), *rows))
 
 
@@ -74,9 +74,9 @@ def latex_table(evaluation: Evaluation, signal: str = ALL_SIGNAL) -> str:
         for row in evaluation.rows_of(signal)
     ]
     lines = [
-        rf"\begin{{tabular}}{{l{'c' * len(_HEADERS)}}}",
+        rf"\begin{{tabular}}{{l{'c' * len(HEADERS)}}}",
         r"\toprule",
-        " & ".join(["method", *(name for _, name in _HEADERS)]) + r" \\",
+        " & ".join(["method", *(name for _, name in HEADERS)]) + r" \\",
         r"\midrule",
         *(" & ".join(row) + r" \\" for row in rows),
         r"\bottomrule",

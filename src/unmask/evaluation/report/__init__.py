@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,13 +12,23 @@ from unmask.artifacts import Json, atomic_path, provenance
 from unmask.errors import UsageError, require
 from unmask.evaluation.report.browser import browser_data, event_lists
 from unmask.evaluation.report.inputs import Run, read_runs
-from unmask.evaluation.report.measurements import measure
+from unmask.evaluation.report.measurements import Figure, Row, Table, measure
 
-__all__ = ["render_report", "write_report"]
+__all__ = ["Figure", "Row", "Table", "render_report", "write_report"]
 
 
-def write_report(runs: Iterable[str | Path], out: str | Path, *, title: str = "Anomaly report") -> list[Run]:
+def write_report(
+    runs: Iterable[str | Path],
+    out: str | Path,
+    *,
+    title: str = "Anomaly report",
+    notes: Sequence[str] = (),
+    tables: Sequence[Table] = (),
+    figures: Sequence[Figure] = (),
+) -> list[Run]:
     """Write the report on scores files, or on folders of them, to the HTML file ``out`` and return what was read.
+
+    Further ``notes`` and ``tables`` stand before those that are measured, ``figures`` after them.
 
     Raises
     ------
@@ -31,14 +41,21 @@ def write_report(runs: Iterable[str | Path], out: str | Path, *, title: str = "A
     if out.suffix not in (".html", ".htm"):
         raise UsageError(f"{out}: the file to write must end in .html")
     read = read_runs(runs)
-    page = render_report(read, title=title)
+    page = render_report(read, title=title, notes=notes, tables=tables, figures=figures)
     with atomic_path(out) as scratch:
         scratch.write_text(page, encoding="utf-8")
     return read
 
 
-def render_report(runs: list[Run], *, title: str = "Anomaly report") -> str:
-    """Give the report as the text of an HTML page."""
+def render_report(
+    runs: list[Run],
+    *,
+    title: str = "Anomaly report",
+    notes: Sequence[str] = (),
+    tables: Sequence[Table] = (),
+    figures: Sequence[Figure] = (),
+) -> str:
+    """Give the report as the text of an HTML page; see :func:`write_report`."""
     require("jinja2", "plot")
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -53,6 +70,10 @@ def render_report(runs: list[Run], *, title: str = "Anomaly report") -> str:
     templates = files(__name__) / "templates"
     style, script = ((templates / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     made_by = provenance()
+    measured = measure({run.name: run.scores for run in runs})
+    measured.notes[:0] = notes
+    measured.tables[:0] = tables
+    measured.figures += figures
     return environment.get_template("report.html").render(
         title=title,
         style=style,
@@ -63,7 +84,7 @@ def render_report(runs: list[Run], *, title: str = "Anomaly report") -> str:
         created=made_by["created"],
         version=made_by["packages"]["unmask"],
         runs=[(run.name, list(_facts(_settings(run)))) for run in runs],
-        measured=measure({run.name: run.scores for run in runs}),
+        measured=measured,
         lists=event_lists(runs),
         data=browser_data(runs),
     )

@@ -1,0 +1,111 @@
+"""What a study ends with: metrics, tables, figures and one report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from unmask.artifacts import atomic_path
+from unmask.detectors import load_detector
+from unmask.detectors.masked_token import MaskedTokenDetector
+from unmask.detectors.scores import Scores, read_scores
+from unmask.evaluation.evaluation import evaluate
+from unmask.evaluation.plotting import FORMATS, svg_element, write_drawings
+from unmask.evaluation.report import Figure, write_report
+from unmask.evaluation.score_figures import write_score_figures
+from unmask.evaluation.tables import all_markdown_tables, latex_table, leaderboard
+from unmask.evaluation.token_figures import draw_type_losses
+from unmask.evaluation.training_figures import draw_training
+from unmask.events.event_set import SIGNAL
+from unmask.events.readers import read_events
+from unmask.studies.configurations import Study
+from unmask.studies.study_tables import published_notes, study_tables
+from unmask.studies.token_drawings import token_drawings, token_types
+from unmask.tokenizers.base import Tokenizer
+from unmask.training.loop import LOG
+
+#: The tables of a study, as the terminal shows them.
+SUMMARY = "summary.md"
+#: Mean losses of tokens are drawn of so many test events at most.
+MAX_DRAWN_EVENTS = 10_000
+
+
+def write_results(folder: Path, study: Study, scores: Mapping[str, Scores]) -> None:
+    """Evaluate detectors and write metrics, tables and figures to a folder."""
+    found = evaluate(scores)
+    tables = list(study_tables(found, study))
+    notes = [*published_notes(found, study), *found.notes]
+    texts = [f"## {table.title}\n\n{table.markdown()}\n" for table in tables]
+    summary = "".join([*texts, *(f"- {note}\n" for note in notes)])
+    contents = {
+        "metrics.json": json.dumps(found.to_json(), indent=1) + "\n",
+        SUMMARY: summary,
+        "summary.tex": "\n".join(table.latex() for table in tables),
+        "table.md": all_markdown_tables(found),
+        "table.tex": latex_table(found),
+        "leaderboard.csv": leaderboard(found, channel=study.channel),
+    }
+    drawn = {
+        name: (one.score, one.label == SIGNAL, one.weight) for name, one in scores.items() if one.weight.min() >= 0
+    }
+    with atomic_path(folder) as scratch:
+        scratch.mkdir()
+        for name, text in contents.items():
+            (scratch / name).write_text(text, encoding="utf-8")
+        if drawn:
+            write_score_figures(scratch / "figures", drawn)
+
+
+def write_configuration_figures(
+    folder: Path, model: Path, tests: Sequence[Path], run_folders: Mapping[str, Path]
+) -> None:
+    """Draw how a detector was trained, and what its tokens do in the test events.
+
+    ``run_folders`` are those of trainings, by the names that their figures shall have.
+    """
+    detector, name = load_detector(model), model.name
+    drawings = {
+        file: draw_training(run / LOG, title=f"{name}: {file}")
+        for file, run in run_folders.items()
+        if (run / LOG).is_file()
+    }
+    events = read_events(list(tests))
+    tokenizer = getattr(detector, "tokenizer", None)
+    if isinstance(tokenizer, Tokenizer):
+        drawings |= token_drawings(tokenizer, [events])
+    if isinstance(detector, MaskedTokenDetector):
+        some = events[:: -(-len(events) // MAX_DRAWN_EVENTS)]
+        loss, types = detector.token_losses(some), token_types(detector.tokenizer, some)
+        drawings["type-losses"] = draw_type_losses(loss, types, some.label == SIGNAL, some.weight)
+    with atomic_path(folder) as scratch:
+        scratch.mkdir()
+        write_drawings(scratch, drawings, FORMATS)
+
+
+def write_study_report(
+    out: Path,
+    study: Study,
+    scores: Sequence[Path],
+    labelled: Sequence[Path],
+    figures: Mapping[str, Path],
+    *,
+    title: str,
+) -> None:
+    """Write one HTML file on all detectors: the tables of the study first, then all that a report holds.
+
+    ``labelled`` are those of ``scores`` that have signal; ``figures`` are folders by the names of detectors.
+    """
+    notes, tables = [], []
+    if labelled:
+        found = evaluate({path.stem: read_scores(path) for path in labelled})
+        notes = published_notes(found, study)
+        trivial = frozenset(row.name for row in found.rows if row.kind == "trivial")
+        # A summary without published numbers would only repeat what a report has anyway.
+        tables = [table.for_report(trivial) for table in list(study_tables(found, study))[0 if notes else 1 :]]
+    drawn = []
+    for i, (name, folder) in enumerate(figures.items(), start=1):
+        for path in sorted(folder.glob("*.svg")):
+            caption = f"{name}: {path.stem.replace('-', ' ')}"
+            drawn.append(Figure(caption, svg_element(path.read_text(), f"study-{i}-{path.stem}", caption)))
+    write_report(scores, out, title=title, notes=notes, tables=tables, figures=drawn)

@@ -1,0 +1,258 @@
+"""From event files to a report: the stages of a study, each of which is done once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from unmask.artifacts import Json, atomic_path
+from unmask.detectors.explanations import explained_path
+from unmask.detectors.scores import read_scores
+from unmask.errors import BadDataError, UsageError
+from unmask.events.event_set import EventSet
+from unmask.events.readers import read_events
+from unmask.studies.configurations import Configuration, Study
+from unmask.studies.event_files import EventFiles, EventReader
+from unmask.studies.results import write_configuration_figures, write_results, write_study_report
+from unmask.studies.scoring import BACKGROUND_EFFICIENCIES, N_EXPLAINED, Scorer
+from unmask.studies.stages import RECORDS, Ledger, Stage, StudyReporter, run_stages
+from unmask.tokenizers import Tokenizer, load_tokenizer
+
+MARK = "study.json"
+_FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """A study in a folder: what is trained with which events, and where all of it goes.
+
+    Raises
+    ------
+    UsageError
+        If the folder holds another study, or something else.
+    """
+
+    out: Path
+    study: Study
+    configurations: Sequence[Configuration]
+    files: EventFiles
+    seed: int = 0
+    device: str = "auto"
+    reporter: StudyReporter = field(default_factory=StudyReporter)
+
+    def __post_init__(self) -> None:
+        try:
+            found = json.loads((self.out / MARK).read_text())["study"]
+        except FileNotFoundError:
+            if self.out.exists() and (not self.out.is_dir() or any(self.out.iterdir())):
+                raise UsageError(f"{self.out} exists and is not the folder of a study; choose another name") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadDataError(f"cannot be read ({error})", path=self.out / MARK) from None
+        else:
+            if found != self.study.name and (self.out / RECORDS).exists():
+                raise UsageError(f"{self.out} holds a study of {found}, not {self.study.name}; choose another folder")
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """What has been done."""
+        return Ledger(self.out)
+
+    def run(self) -> list[Stage]:
+        """Do what is missing or has changed, and return it.
+
+        Raises
+        ------
+        UnmaskError
+            That of a stage that failed, after all that can do without it is done.
+        """
+        with atomic_path(self.out / MARK) as scratch:
+            scratch.write_text(json.dumps({"format_version": _FORMAT_VERSION, "study": self.study.name}) + "\n")
+        return run_stages(self.stages, self.ledger, self.reporter)
+
+    @cached_property
+    def stages(self) -> list[Stage]:
+        """All stages in their order."""
+        stages = [*self._data_stages()]
+        for configuration in self.configurations:
+            stages += self._configuration_stages(configuration)
+        if self.files.has_signal:
+            inputs = tuple(self._scores(each.name) for each in self.configurations)
+            settings = {"published": {**self.study.published}, "notes": {**self.study.notes}}
+            stages.append(Stage("results", self._make_results, (self.out / "results",), inputs, settings))
+        stages.append(self._report_stage())
+        return stages
+
+    def _data_stages(self) -> Iterator[Stage]:
+        files, reader = self.files, EventReader(self.files, self.seed, self.reporter)
+        digests = {path.name: self.ledger.digest(path) for path in (*files.background, *files.signal, *files.data)}
+
+        def settings(*paths: Path, **further: Json) -> dict[str, Json]:
+            return files.reading_settings() | {"files": {path.name: digests[path.name] for path in paths}} | further
+
+        splits = tuple(self._events(name) for name in ("train", "validation", "test"))
+        yield Stage(
+            "background",
+            lambda: reader.write_background(self.out / "events"),
+            splits,
+            settings=settings(*files.background, seed=self.seed),
+            reads_files=True,
+        )
+        if files.has_signal:
+            sources = (*files.signal, *(files.background if files.signal_processes else ()))
+            signal = self._events("signal")
+            yield Stage(
+                "signal",
+                lambda: reader.write_signal(signal, splits[0]),
+                (signal,),
+                (splits[0],),
+                settings(*sources),
+                reads_files=True,
+            )
+        if files.data:
+            data = self._events("data")
+            found = settings(*files.data)
+            yield Stage("data", lambda: reader.write_data(data), (data,), settings=found, reads_files=True)
+
+    def _configuration_stages(self, configuration: Configuration) -> Iterator[Stage]:
+        name = configuration.name
+        train, validation, model = self._events("train"), self._events("validation"), self._model(name)
+        tokenizer_settings = configuration.tokenizer_settings()
+        to_learn: tuple[Path, ...] = (train, validation)
+        if tokenizer_settings is not None:
+            tokenizer = self._tokenizer(name)
+            yield Stage(
+                f"tokenizer {name}",
+                lambda: self._fit_tokenizer(configuration, tokenizer),
+                (tokenizer,),
+                to_learn,
+                tokenizer_settings,
+                _run_folder(tokenizer),
+            )
+            to_learn = (*to_learn, tokenizer)
+        yield Stage(
+            f"detector {name}",
+            lambda: self._fit_detector(configuration, model),
+            (model,),
+            to_learn,
+            configuration.detector_settings(),
+            _run_folder(model),
+        )
+        scores, scorer = self._scores(name), Scorer(model, self.device, self.reporter)
+        yield Stage(
+            f"scores {name}",
+            lambda: scorer.score_tests(self._tests, scores),
+            (scores, explained_path(scores)),
+            (model, *self._tests),
+            {"n_explained": N_EXPLAINED},
+        )
+        calibration, validation_scores = (
+            self.calibration_of(configuration),
+            self.out / "validation-scores" / f"{name}.parquet",
+        )
+        yield Stage(
+            f"calibration {name}",
+            lambda: scorer.calibrate(validation, validation_scores, calibration),
+            (validation_scores, calibration),
+            (model, validation),
+            {"background_efficiencies": list(BACKGROUND_EFFICIENCIES)},
+        )
+        if self.files.data:
+            data, found = self._events("data"), self._scores(f"{name}-data")
+            flagged = self.out / "flagged" / f"{name}.parquet"
+            yield Stage(
+                f"search {name}",
+                lambda: scorer.search(data, calibration, found, flagged),
+                (found, explained_path(found), flagged),
+                (model, calibration, data),
+                {"n_explained": N_EXPLAINED},
+            )
+        figures = self._figures(name)
+        runs = {"tokenizer-training": _run_folder(self._tokenizer(name)), "training": _run_folder(model)}
+        yield Stage(
+            f"figures {name}",
+            lambda: write_configuration_figures(figures, model, self._tests, runs),
+            (figures,),
+            (model, *self._tests),
+        )
+
+    def _report_stage(self) -> Stage:
+        names = [each.name for each in self.configurations]
+        labelled = tests = [self._scores(name) for name in names]
+        searched = [self._scores(f"{name}-data") for name in names] if self.files.data else []
+        if not self.files.has_signal:
+            labelled = []
+        scores = [*tests, *searched]
+        figures = {name: self._figures(name) for name in names}
+        report = self.out / "report.html"
+        title = f"{self.study.name} study" if self.study.signal_processes else f"Anomaly study: {self.out.name}"
+        return Stage(
+            "report",
+            lambda: write_study_report(report, self.study, scores, labelled, figures, title=title),
+            (report,),
+            (*scores, *map(explained_path, scores), *figures.values()),
+            {"title": title, "published": {**self.study.published}},
+        )
+
+    def _fit_tokenizer(self, configuration: Configuration, folder: Path) -> None:
+        from unmask.tokenizers.vqvae import VQVAETokenizer
+
+        tokenizer = configuration.new_tokenizer()
+        assert tokenizer is not None
+        if isinstance(tokenizer, VQVAETokenizer):
+            title = f"tokenizer {configuration.name}"
+            with self.reporter.training(title, tokenizer.training.max_epochs) as progress:
+                tokenizer.fit(*self._to_learn, run_folder=_run_folder(folder), reporter=progress)
+        else:
+            tokenizer.fit(*self._to_learn)
+        tokenizer.save(folder)
+
+    def _fit_detector(self, configuration: Configuration, folder: Path) -> None:
+        tokenizer: Tokenizer | None = None
+        if configuration.preset.tokenizer:
+            tokenizer = load_tokenizer(self._tokenizer(configuration.name))
+        detector = configuration.new_detector(tokenizer)
+        training = getattr(detector, "training", None)
+        max_epochs = 0 if training is None else training.max_epochs
+        with self.reporter.training(f"detector {configuration.name}", max_epochs) as progress:
+            detector.fit(*self._to_learn, run_folder=_run_folder(folder), reporter=progress)
+        detector.save(folder)
+
+    def _make_results(self) -> None:
+        scores = {each.name: read_scores(self._scores(each.name)) for each in self.configurations}
+        write_results(self.out / "results", self.study, scores)
+
+    @cached_property
+    def _to_learn(self) -> tuple[EventSet, EventSet]:
+        """Training and validation events; read once for all configurations."""
+        return read_events(self._events("train")), read_events(self._events("validation"))
+
+    @property
+    def _tests(self) -> tuple[Path, ...]:
+        return (self._events("test"), *((self._events("signal"),) if self.files.has_signal else ()))
+
+    def _events(self, name: str) -> Path:
+        return self.out / "events" / f"{name}.parquet"
+
+    def _tokenizer(self, name: str) -> Path:
+        return self.out / "tokenizers" / name
+
+    def _figures(self, name: str) -> Path:
+        return self.out / "figures" / name
+
+    def _model(self, name: str) -> Path:
+        return self.out / "models" / name
+
+    def _scores(self, name: str) -> Path:
+        return self.out / "scores" / f"{name}.parquet"
+
+    def calibration_of(self, configuration: Configuration) -> Path:
+        """Folder of the threshold of a detector."""
+        return self.out / "calibrations" / configuration.name
+
+
+def _run_folder(folder: Path) -> Path:
+    """Where the training of what is saved in ``folder`` is logged."""
+    return folder.with_name(folder.name + ".run")

@@ -1,0 +1,101 @@
+"""What a trained detector of a study does: score events, explain them, choose a threshold, search data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from unmask.artifacts import MANIFEST, Json, provenance, sha256_of_file
+from unmask.detectors import Detector, load_detector
+from unmask.detectors.explanations import MostAnomalous, explained_path, write_explanations
+from unmask.detectors.scores import Scores, read_scores, write_scores
+from unmask.errors import BadDataError, UsageError
+from unmask.evaluation.calibration import Calibration, ScoredBy, calibrate, flag
+from unmask.events.readers import stream_events
+from unmask.studies.event_files import check_not_trained_on
+from unmask.studies.stages import StudyReporter
+
+#: Most anomalous events that are explained, of each detector.
+N_EXPLAINED = 50
+#: Background efficiencies of the threshold: the first for which there are enough validation events.
+BACKGROUND_EFFICIENCIES = (0.01, 0.1)
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Scores files of events with a detector that was saved in a folder."""
+
+    model: Path
+    device: str
+    reporter: StudyReporter
+
+    def score_tests(self, files: Sequence[Path], out: Path) -> None:
+        """Score test events, and make sure that the detector was not trained on them."""
+        self._score(files, out)
+        known = read_scores(out).was_trained_on
+        if known is not None:
+            check_not_trained_on(known, "test events")
+
+    def calibrate(self, validation: Path, out: Path, calibration: Path) -> None:
+        """Score the validation events to ``out``, and choose a threshold on them.
+
+        Raises
+        ------
+        BadDataError
+            If there are too few events, or too many of the same score, even for the highest efficiency.
+        """
+        detector = load_detector(self.model)
+        scores = (detector.scores(events, device=self.device) for events in stream_events(validation))
+        self._write(detector, scores, [validation], out)
+        background, scored_by = read_scores(out), ScoredBy.of_files([out])
+        for efficiency in BACKGROUND_EFFICIENCIES:
+            try:
+                found = calibrate(background, background_efficiency=efficiency, scored_by=scored_by)
+            except BadDataError:
+                if efficiency == BACKGROUND_EFFICIENCIES[-1]:
+                    raise
+            else:
+                found.save(calibration)
+                break
+
+    def search(self, data: Path, calibration: Path, out: Path, flagged: Path) -> None:
+        """Score data, and write the events above the threshold with their p-values."""
+        self._score([data], out)
+        known = Calibration.load(calibration)
+        found = flag(known, [out])
+        found.write(flagged, facts=provenance(calibration=sha256_of_file(calibration / MANIFEST), scores=[out.name]))
+        flagged_weight, expected = found.scores.weight.sum(), known.achieved.value * found.weight
+        self.reporter.note(
+            f"{len(found.scores):,} of {found.n_events:,} events are above the threshold -> {flagged}; sum of weights "
+            f"{flagged_weight:,.1f}, {expected:,.1f} expected if all are background"
+        )
+
+    def _score(self, files: Sequence[Path], out: Path) -> None:
+        """Score events, and explain the most anomalous where the detector can."""
+        detector = load_detector(self.model)
+        most = MostAnomalous(N_EXPLAINED)
+
+        def scored() -> Iterator[Scores]:
+            for path in files:
+                for events in stream_events(path):
+                    scores = detector.scores(events, device=self.device)
+                    most.add(events, scores.score)
+                    yield scores
+
+        explained_path(out).unlink(missing_ok=True)
+        facts = self._write(detector, scored(), files, out)
+        try:
+            write_explanations(out, most, detector, device=self.device, provenance=facts)
+        except UsageError:
+            self.reporter.note(f"{self.model.name}: this kind of detector cannot say why events are anomalous")
+
+    def _write(self, detector: Detector, scores: Iterator[Scores], files: Sequence[Path], out: Path) -> dict[str, Json]:
+        facts = provenance(
+            model=sha256_of_file(self.model / MANIFEST),
+            detector=detector.kind,
+            score=detector.settings().get("score"),
+            inputs=[{"file": path.name, "sha256": sha256_of_file(path)} for path in files],
+        )
+        write_scores(out, scores, provenance=facts)
+        return facts

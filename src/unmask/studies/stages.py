@@ -1,0 +1,214 @@
+"""Work that is done once: a stage is done again only if its settings, its inputs or its outputs have changed.
+
+A stage's key is the hash of its settings and of the contents of its inputs. When it is done, the key is written down
+with the hashes of its outputs (``stages/NAME.json``). A stage whose key and outputs are as written down is done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from unmask.artifacts import Json, atomic_path, sha256_of_file
+from unmask.errors import UnmaskError
+
+if TYPE_CHECKING:
+    from unmask.training import Reporter
+
+RECORDS = "stages"
+_HASHES = "hashes.json"
+_RUN_KEY = "stage.json"
+_OTHER_INPUT = "an input has changed"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Something to be made.
+
+    Attributes
+    ----------
+    make : makes all outputs, each of which appears only when complete.
+    inputs, outputs : files or folders; an output may be left out by ``make`` if there is nothing to say in it.
+    run_folder : of a training, which goes on from its last epoch as long as the stage's key is the same.
+    reads_files : of the user; what is wrong there is to be put right before anything else is done.
+    """
+
+    name: str
+    make: Callable[[], None]
+    outputs: tuple[Path, ...]
+    inputs: tuple[Path, ...] = ()
+    settings: Mapping[str, Json] = field(default_factory=dict)
+    run_folder: Path | None = None
+    reads_files: bool = False
+
+
+class StudyReporter:
+    """Hears of the progress of a study; the default is silent."""
+
+    def stage_started(self, stage: Stage, number: int, n_stages: int) -> None: ...
+
+    def stage_failed(self, stage: Stage, error: UnmaskError) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def reading(self, path: Path) -> AbstractContextManager[Callable[[float], None]]:  # noqa: ARG002
+        """What hears which fraction of a file has been read."""
+        return nullcontext(lambda _fraction: None)
+
+    def training(self, title: str, max_epochs: int) -> AbstractContextManager[Reporter]:  # noqa: ARG002
+        """What hears of the epochs of a training."""
+        from unmask.training import Reporter
+
+        return nullcontext(Reporter())
+
+
+class Ledger:
+    """What has been made in a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.folder = root, root / RECORDS
+        # file -> size, time of its last change, SHA-256: files that look the same need not be read again
+        self._hashes: dict[str, list[Json]] = _read_json(self.folder / _HASHES) or {}
+
+    def digest(self, path: Path) -> str | None:
+        """Hash of the content of a file, or of all files in a folder; None if it is not there."""
+        if path.is_dir():
+            files = sorted(file for file in path.rglob("*") if file.is_file())
+            content = [[file.relative_to(path).as_posix(), self.digest(file)] for file in files]
+            return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+        if not path.is_file():
+            return None
+        name, stat = str(path.resolve()), path.stat()
+        seen = [stat.st_size, stat.st_mtime_ns]
+        if self._hashes.get(name, [])[:2] != seen:
+            self._hashes[name] = [*seen, sha256_of_file(path)]
+        return str(self._hashes[name][2])
+
+    def key(self, stage: Stage) -> str:
+        """What a stage's outputs depend on, as one hash."""
+        content = [stage.settings, self._digests(stage.inputs)]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def record(self, stage: Stage) -> dict[str, Json] | None:
+        """What was written down when the stage was last done."""
+        return _read_json(self._place(stage))
+
+    def why_not_done(self, stage: Stage) -> str | None:
+        """Why a stage must be done; None if it need not be."""
+        record = self.record(stage)
+        if record is None:
+            return "new"
+        if record["outputs"] != self._digests(stage.outputs):
+            return "an output is missing or changed"
+        if record["key"] == self.key(stage):
+            return None
+        same_settings = record["settings"] == json.loads(json.dumps(stage.settings))
+        return _OTHER_INPUT if same_settings else "a setting has changed"
+
+    def can_continue(self, stage: Stage) -> bool:
+        """Whether a training of this stage was begun, with the same settings and inputs."""
+        return stage.run_folder is not None and _read_json(stage.run_folder / _RUN_KEY) == {"key": self.key(stage)}
+
+    @contextmanager
+    def doing(self, stage: Stage) -> Iterator[None]:
+        """Write down, if the block succeeds, that a stage is done; what is left of another training is removed."""
+        key, started = self.key(stage), time.perf_counter()
+        if stage.run_folder is not None and not self.can_continue(stage):
+            shutil.rmtree(stage.run_folder, ignore_errors=True)
+            _write_json(stage.run_folder / _RUN_KEY, {"key": key})
+        yield
+        record = {
+            "stage": stage.name,
+            "key": key,
+            "settings": dict(stage.settings),
+            "inputs": self._digests(stage.inputs),
+            "outputs": self._digests(stage.outputs),
+            "seconds": round(time.perf_counter() - started, 2),
+        }
+        _write_json(self._place(stage), record)
+        _write_json(self.folder / _HASHES, self._hashes)
+
+    def _digests(self, paths: Sequence[Path]) -> dict[str, str | None]:
+        return {path.relative_to(self.root).as_posix(): self.digest(path) for path in paths}
+
+    def _place(self, stage: Stage) -> Path:
+        return self.folder / f"{stage.name.replace(' ', '-')}.json"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A stage and why it must be done; None if it need not be."""
+
+    stage: Stage
+    why: str | None
+
+
+def plan(stages: Sequence[Stage], ledger: Ledger) -> list[Planned]:
+    """Say which stages must be done, in their order; what depends on one of them must be done too."""
+    planned, coming = [], set[Path]()
+    for stage in stages:
+        why = ledger.why_not_done(stage)
+        if why in (None, _OTHER_INPUT) and coming.intersection(stage.inputs):
+            why = "an input is made again"
+        if why is not None:
+            coming.update(stage.outputs)
+        planned.append(Planned(stage, why))
+    return planned
+
+
+def run_stages(stages: Sequence[Stage], ledger: Ledger, reporter: StudyReporter) -> list[Stage]:
+    """Do what is missing or has changed, in the order of the stages, and return what was done.
+
+    A stage that fails does not keep those from being done that can do without it, unless it reads the user's files.
+
+    Raises
+    ------
+    UnmaskError
+        Of the stage that failed, after all else is done; or one that names all that did.
+    """
+    done: list[Stage] = []
+    failed: dict[str, UnmaskError] = {}
+    lost: set[Path] = set()
+    for number, stage in enumerate(stages, start=1):
+        if lost.intersection(stage.inputs):
+            lost.update(stage.outputs)
+            continue
+        if ledger.why_not_done(stage) is None:
+            continue
+        reporter.stage_started(stage, number, len(stages))
+        try:
+            with ledger.doing(stage):
+                stage.make()
+        except UnmaskError as error:
+            if stage.reads_files:
+                raise
+            reporter.stage_failed(stage, error)
+            failed[stage.name] = error
+            lost.update(stage.outputs)
+        else:
+            done.append(stage)
+    if len(failed) == 1:
+        raise next(iter(failed.values()))
+    if failed:
+        raise UnmaskError(f"these stages failed: {'; '.join(f'{name} ({error})' for name, error in failed.items())}")
+    return done
+
+
+def _read_json(path: Path) -> dict[str, Json] | None:
+    try:
+        found = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):  # what cannot be read is made again
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _write_json(path: Path, content: Mapping[str, Json]) -> None:
+    with atomic_path(path) as scratch:
+        scratch.write_text(json.dumps(content, indent=1) + "\n")

@@ -1,0 +1,129 @@
+"""`unmask study run` as a user runs it, from files to a report."""
+
+import gzip
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import failing, running
+from tests.events.readers.event_files import darkmachines_line, example_events
+
+TINY = (
+    "--set", "hidden=16", "--set", "n_layers=1", "--set", "n_heads=2", "--set", "tokenizer.n_bins=2",
+    "--device", "cpu",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of data: the gluino study in small."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "channel_2b").mkdir()
+    for seed, (process, n_events) in enumerate({"ttbar": 1200, "ww": 200, "gluino_1000_1": 200}.items()):
+        lines = [darkmachines_line(replace(event, process=process)) for event in example_events(n_events, seed)]
+        with gzip.open(folder / "channel_2b" / f"{process}.csv.gz", "wt") as file:
+            file.write("\n".join(lines) + "\n")
+    return folder
+
+
+def test_a_published_study_from_files_to_tables(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "study"
+    command = ("study", "run", "gluino", "--data", data, "--only", "lut-456", "--epochs", "1", "--out", out, *TINY)
+    plan, _ = running(*command, "--dry-run")
+    assert "to do (new)" in plan
+    assert "at most about" in plan
+    assert not out.exists()
+    shown, progress = running(*command)
+    assert "an estimate from a few training steps" in progress
+    assert "background: train 1,120, validation 140, test 140 events" in progress
+    assert "signal: gluino_1000_1 200 events" in progress
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.splitlines() if line.startswith("|")]
+    assert rows[0] == [
+        "method", "AUC", "published", "eps_S(eps_B = 1%)", "published", "eps_B(eps_S = 1%)", "published",
+    ]  # fmt: skip
+    measured = next(row for row in rows if row[0] == "lut-456")
+    assert measured[2::2] == ["0.8832", "0.211", "0.001"]
+    assert "±" in measured[1]
+    assert "compare methods" in shown
+    assert f"report -> {out / 'report.html'}" in shown
+    page = (out / "report.html").read_text()
+    assert "0.8832" in page
+    assert "compare methods" in page
+    again, progress = running(*command)
+    assert "all is done; nothing has changed" in progress
+    assert "to do" not in again
+    assert again.count("done") == 9
+    assert shown.splitlines()[-1] == again.splitlines()[-1]
+
+
+def test_the_sample_is_there_without_data(tmp_path: Path) -> None:
+    plan, progress = running("study", "run", "four-top", "--only", "lut-456", "--dry-run", "--out", tmp_path / "x")
+    assert "on the sample of the four-top study" in progress
+    assert "detector lut-456" in plan
+
+
+def test_a_killed_training_goes_on(data: Path, tmp_path: Path) -> None:
+    files = ("--background", data / "channel_2b" / "ttbar.csv.gz", "--signal", data / "channel_2b" / "ww.csv.gz")
+    out = tmp_path / "study"
+    command = ("study", "run", *files, "--epochs", "60", "--out", out, *TINY, "--set", "training.min_improvement=0")
+    start = [sys.executable, "-c", "from unmask.cli import main; main()", *map(str, command)]
+    log = out / "models" / "default.run" / "log.jsonl"
+    process = subprocess.Popen(start, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=os.environ)
+    try:
+        deadline = time.monotonic() + 90
+        while not log.exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL, process.communicate()[1]
+    finally:
+        process.kill()
+        process.communicate()
+    n_epochs = len(log.read_text().splitlines())
+    assert 0 < n_epochs < 60
+    assert not (out / "models" / "default").exists()
+    plan, progress = running(*command)
+    assert "goes on (new)" in plan
+    assert f"continuing after epoch {n_epochs}" in progress
+    assert "[1/" not in progress  # the background had been split
+    assert (out / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("gluinos",), 2, "did you mean 'gluino'"),
+        ((), 2, "give --background FILE"),
+        (("gluino", "--background", "b.csv"), 2, "leave out --background"),
+        (("--background", "b.csv", "--data", "d"), 2, "folder of a published study"),
+        (("--background", "b.csv"), 3, "b.csv: no such file"),
+        (("gluino", "--only", "lut-465"), 2, "did you mean 'lut-456'"),
+        (("gluino", "--only", "lut-456", "--set", "drpout=1"), 2, "did you mean 'dropout'"),
+        (("gluino", "--data", "nowhere"), 3, "channel_2b: no such folder"),
+        (("--background", "sample:gluino"), 2, "labelled signal"),
+    ],
+)
+def test_mistakes_are_named_and_nothing_is_trained(
+    arguments: tuple[str, ...], code: int, message: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    assert (found := failing("study", "run", *arguments, "--out", out, *TINY))[0] == code, found
+    assert message in found[1]
+    assert not (out / "models").exists()
+    assert not (out / "events").exists()
+
+
+def test_an_empty_folder_and_a_missing_signal_are_named(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "four_top").mkdir()
+    command = ("study", "run", "--out", tmp_path / "out", *TINY, "--only", "lut-456")
+    assert "four_top: holds no *.csv.gz files" in failing(*command, "four-top", "--data", tmp_path)[1]
+    (tmp_path / "channel_2b").mkdir()
+    (tmp_path / "channel_2b" / "ttbar.csv.gz").write_bytes((data / "channel_2b" / "ttbar.csv.gz").read_bytes())
+    code, message = failing(*command, "gluino", "--data", tmp_path)
+    assert code == 3
+    assert "no event is of the signal process 'gluino_1000_1'" in message

@@ -1,0 +1,242 @@
+"""A whole study on files of one's own, through the Python interface."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unmask import EventSet, load_sample, read_events, write_events
+from unmask.detectors.explanations import read_explanations
+from unmask.detectors.scores import read_scores
+from unmask.errors import BadDataError, UsageError
+from unmask.evaluation.calibration import FLAGGED_TABLE, Calibration
+from unmask.studies.configurations import DEFAULT, choose_configurations, load_study
+from unmask.studies.event_files import EventFiles, EventReader
+from unmask.studies.runner import StudyRun
+from unmask.studies.stages import Stage, StudyReporter, plan
+from unmask.tables import open_table
+
+TINY = {"hidden": 16, "n_layers": 1, "n_heads": 2, "tokenizer": {"n_bins": 2}, "training": {"max_epochs": 2}}
+
+
+@dataclass
+class Listener(StudyReporter):
+    """Remembers what was done and said."""
+
+    done: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def stage_started(self, stage: Stage, number: int, n_stages: int) -> None:
+        self.done.append(stage.name)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files without labels: background, two signals whose processes have the same name, a third, and data."""
+    folder = tmp_path_factory.mktemp("files")
+    gluino, four_top = load_sample("gluino"), load_sample("four-top")
+    background = gluino[gluino.label == 0]
+    background = background[np.random.default_rng(1).permutation(len(background))[:4000]].with_label(-1)
+    signals = gluino[gluino.label == 1].with_label(-1)
+    write_events(folder / "background.parquet", background[:3000])
+    write_events(folder / "data.parquet", background[3000:])
+    write_events(folder / "light.parquet", signals[:300])
+    write_events(folder / "heavy.parquet", signals[300:600])
+    write_events(folder / "tops.parquet", four_top[four_top.label == 1][:300].with_label(-1))
+    return folder
+
+
+def new_run(
+    out: Path, files: EventFiles, *, only: Sequence[str] | None = None, changes: dict[str, object] = TINY, seed: int = 1
+) -> tuple[StudyRun, Listener]:
+    study, listener = load_study(DEFAULT), Listener()
+    chosen = choose_configurations(study, only, changes=changes, seed=seed, device="cpu")
+    return StudyRun(out, study, chosen, files, seed, "cpu", listener), listener
+
+
+@pytest.fixture(scope="module")
+def many_signals(files: Path) -> EventFiles:
+    return EventFiles(
+        background=(files / "background.parquet",),
+        signal=(files / "light.parquet", files / "heavy.parquet"),
+        data=(files / "data.parquet",),
+    )
+
+
+@pytest.fixture(scope="module")
+def out(many_signals: EventFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("studies") / "mine"
+    run, listener = new_run(out, many_signals)
+    run.run()
+    assert listener.done == [stage.name for stage in run.stages]
+    return out
+
+
+def times(out: Path) -> dict[str, int]:
+    files = [path for path in out.rglob("*") if path.is_file() and path.name != "study.json"]
+    return {str(path.relative_to(out)): path.stat().st_mtime_ns for path in files}
+
+
+def test_scores_are_of_test_events_that_were_not_trained_on(out: Path, files: Path) -> None:
+    scores = read_scores(out / "scores" / "default.parquet")
+    background = read_events(out / "events" / "test.parquet")
+    assert len(scores) == len(background) + 600
+    assert scores.was_trained_on is not None
+    assert not scores.was_trained_on.any()
+    splits = [read_events(out / "events" / f"{name}.parquet") for name in ("train", "validation", "test")]
+    assert [len(split) for split in splits] == [pytest.approx(3000 * share, abs=12) for share in (0.8, 0.1, 0.1)]
+    assert sum(map(len, splits)) == 3000
+    assert all((split.label == 0).all() for split in splits)
+
+
+def test_one_model_stands_against_each_signal(out: Path) -> None:
+    metrics = json.loads((out / "results" / "metrics.json").read_text())
+    assert metrics["signals"] == {"light": 300, "heavy": 300}  # both files say gluino_1000_1: told apart by file
+    assert {row["signal"] for row in metrics["rows"] if row["name"] == "default"} == {"all", "light", "heavy"}
+    summary = (out / "results" / "summary.md").read_text()
+    assert "One background model against each signal" in summary
+    assert "| light  | 300" in summary
+    assert "trivial four (Fisher)" in summary
+    latex = (out / "results" / "summary.tex").read_text()
+    assert r"default & $0." in latex
+    assert latex.count(r"\begin{tabular}") == 2
+
+
+def test_everything_is_there_to_be_looked_at(out: Path) -> None:
+    figures = {path.name for path in (out / "figures" / "default").iterdir()}
+    assert {f"{name}.pdf" for name in ("training", "token-occurrence", "type-losses", "code-usage")} <= figures
+    assert {"roc.png", "significance-improvement.svg"} <= {
+        path.name for path in (out / "results" / "figures").iterdir()
+    }
+    report = (out / "report.html").read_text()
+    explained = read_explanations(out / "scores" / "default.explained.json")
+    assert len(explained.events) == 50
+    assert all(str(event.event_id) in report for event in explained.events)
+    assert "default: token occurrence" in report
+    assert "One background model against each signal" in report
+    assert 'id="study-1-training"' in report
+
+
+def test_data_are_searched_with_a_threshold_from_validation_events(out: Path) -> None:
+    calibration = Calibration.load(out / "calibrations" / "default")
+    assert calibration.wanted == 0.1  # 300 validation events are too few for 1 %
+    data = read_scores(out / "scores" / "default-data.parquet")
+    assert (data.label == -1).all()
+    with open_table(out / "flagged" / "default.parquet", FLAGGED_TABLE) as (table, _):
+        flagged = table.read()
+    assert len(flagged) == np.count_nonzero(data.score >= calibration.threshold) > 0
+    assert max(flagged["p_value"].to_pylist()) <= 0.1
+    assert "default-data" in (out / "report.html").read_text()
+
+
+def test_a_second_call_does_nothing(out: Path, many_signals: EventFiles) -> None:
+    before = times(out)
+    run, listener = new_run(out, many_signals)
+    assert run.run() == []
+    assert listener.done == []
+    assert times(out) == before
+
+
+def test_only_what_is_missing_or_changed_is_done_again(
+    out: Path, many_signals: EventFiles, files: Path, tmp_path: Path
+) -> None:
+    out = shutil.copytree(out, tmp_path / out.name)
+
+    def to_do(run: StudyRun) -> list[str]:
+        return [each.stage.name for each in plan(run.stages, run.ledger) if each.why]
+
+    assert to_do(new_run(out, many_signals)[0]) == []
+    (out / "scores" / "default.parquet").unlink()
+    assert to_do(new_run(out, many_signals)[0]) == ["scores default", "results", "report"]
+    # Another signal: nothing is trained again.
+    more = replace(many_signals, signal=(*many_signals.signal, files / "tops.parquet"))
+    of_signal = ["signal", "scores default", "figures default", "results", "report"]
+    assert to_do(new_run(out, more)[0]) == of_signal
+    # Another setting of the detector: the tokenizer stays.
+    run, listener = new_run(out, more, changes=TINY | {"dropout": 0.1})
+    run.run()
+    names = ("detector", "scores", "calibration", "search", "figures")
+    assert listener.done == ["signal", *(f"{name} default" for name in names), "results", "report"]
+    assert set(json.loads((out / "results" / "metrics.json").read_text())["signals"]) == {"light", "heavy", "tttt"}
+    assert to_do(run) == []
+
+
+def test_without_signal_there_are_scores_thresholds_and_a_report(files: Path, tmp_path: Path) -> None:
+    toml = tmp_path / "forest.toml"
+    toml.write_text('[detector]\nkind = "isolation-forest"\nn_trees = 10\n')
+    run, listener = new_run(tmp_path / "out", EventFiles((files / "background.parquet",)), only=[str(toml)], changes={})
+    run.run()
+    assert listener.done == [
+        "background",
+        "detector forest",
+        "scores forest",
+        "calibration forest",
+        "figures forest",
+        "report",
+    ]
+    assert not (tmp_path / "out" / "results").exists()
+    assert "Scores of forest" in (tmp_path / "out" / "report.html").read_text()
+    assert any("cannot say why" in note for note in listener.notes)
+
+
+def test_signal_among_the_files_of_a_study_and_beside_them(files: Path, tmp_path: Path) -> None:
+    sample = load_sample("gluino")[:8000]
+    write_events(tmp_path / "mixed.parquet", sample.with_label(-1))
+    inputs = EventFiles((tmp_path / "mixed.parquet",), (files / "tops.parquet",), signal_processes=("gluino_1000_1",))
+    reader = EventReader(inputs, 1, Listener())
+    reader.write_background(tmp_path)
+    reader.write_signal(tmp_path / "signal.parquet", tmp_path / "train.parquet")
+    signal = read_events(tmp_path / "signal.parquet")
+    n_gluino = int((sample.label == 1).sum())
+    assert signal.process_names.counts() == {"gluino_1000_1": n_gluino, "tttt": 300}
+    assert (signal.label == 1).all()
+    background = read_events([tmp_path / f"{name}.parquet" for name in ("train", "validation", "test")])
+    assert len(background) == len(sample) - n_gluino
+    assert "gluino_1000_1" not in background.process_names.counts()
+
+
+def test_files_that_contradict_each_other_are_refused(files: Path, tmp_path: Path) -> None:
+    background, light = files / "background.parquet", files / "light.parquet"
+    with pytest.raises(UsageError, match=r"background\.parquet is given twice"):
+        EventFiles((background,), (background,))
+    with pytest.raises(BadDataError, match=r"none\.csv: no such file"):
+        EventFiles((background,), (files / "none.csv",))
+    labelled = tmp_path / "labelled.parquet"
+    write_events(labelled, read_events(light).with_label(1))
+    with pytest.raises(UsageError, match="given as background, but 300 of 300 events are labelled signal"):
+        new_run(tmp_path / "a", EventFiles((background, labelled)))[0].run()
+    write_events(labelled, read_events(light).with_label(0))
+    with pytest.raises(UsageError, match="given as signal, but 300 of 300 events are labelled background"):
+        new_run(tmp_path / "b", EventFiles((background,), (labelled,)))[0].run()
+    # The same events under another name.
+    write_events(labelled, read_events(background).with_label(-1))
+    with pytest.raises(BadDataError, match="signal events are among the training events too"):
+        new_run(tmp_path / "c", EventFiles((background,), (labelled,)))[0].run()
+    with pytest.raises(BadDataError, match="300 background events are too few"):
+        new_run(tmp_path / "d", EventFiles((light,)))[0].run()
+    for name in "abcd":
+        assert not list((tmp_path / name).rglob("train.parquet")) or name in "bc"
+        assert not (tmp_path / name / "report.html").exists()
+
+
+def test_a_folder_of_something_else_is_left_alone(
+    files: Path, tmp_path: Path, make_events: Callable[..., EventSet]
+) -> None:
+    inputs = EventFiles((files / "background.parquet",))
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "thesis.tex").write_text("years of work")
+    with pytest.raises(UsageError, match="not the folder of a study"):
+        new_run(tmp_path / "thesis", inputs)
+    (tmp_path / "other" / "stages").mkdir(parents=True)
+    (tmp_path / "other" / "study.json").write_text('{"study": "gluino"}')
+    with pytest.raises(UsageError, match="holds a study of gluino"):
+        new_run(tmp_path / "other", inputs)
