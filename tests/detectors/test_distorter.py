@@ -51,6 +51,15 @@ def test_adding_takes_objects_of_other_events(events: EventTensors) -> None:
     torch.testing.assert_close(more.kinematics[:, 0], events.kinematics[:, 0])
 
 
+def test_what_is_added_comes_from_all_training_events(events: EventTensors) -> None:
+    torch.manual_seed(3)
+    first = events.at(slice(0, 20))  # such as those of one process, in a file that is sorted by it
+    more = Distorter(Strengths(**(NOTHING | {"add": 0.3})), events)(first)  # type: ignore[arg-type]
+    mine = {tuple(row) for row in first.kinematics[:, 1:].reshape(-1, 4).tolist()}
+    found = [tuple(row) for row in more.kinematics[:, 1:].reshape(-1, 4).tolist()]
+    assert len([row for row in found if row not in mine]) >= 20
+
+
 def test_removing_leaves_a_part_of_the_event(events: EventTensors) -> None:
     fewer = distorted(events, remove=0.2)
     lost = n_objects(events) - n_objects(fewer)

@@ -160,6 +160,8 @@ def test_wrong_settings_are_told(background: EventSet) -> None:
         IsolationForestDetector(n_trees=0).fit(background[:100], background[100:200])
     with pytest.raises(UsageError, match="noise is 0"):
         FlowDetector(noise=0).fit(background[:100], background[100:200])
+    with pytest.raises(UsageError, match="beta is 4"):
+        BetaVAEDetector(beta=4).fit(background[:100], background[100:200])
 
 
 def test_without_zuko_the_flow_says_what_to_install(background: EventSet, monkeypatch: pytest.MonkeyPatch) -> None:

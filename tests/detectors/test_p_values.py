@@ -38,6 +38,15 @@ def test_p_values_by_hand() -> None:
     np.testing.assert_allclose(np.exp(-tail.minus_log_p_of(np.array([0.5, 1, 2, 3]))), [1, 1, 0.8, 0.4])
 
 
+def test_p_values_with_weights() -> None:
+    score, n = np.array([1.0, 2.0, 3.0]), 16 / 10  # effective
+    found = p_values(np.array([2.0, 1.0]), score, np.array([3.0, 1.0]))
+    np.testing.assert_allclose(found, [1, (1 + n * 0.75) / (1 + n), 1 / (1 + n)])
+    n = 4 / 10
+    found = p_values(np.array([2.0, 1.0]), score, np.array([-1.0, 3.0]))  # less than nothing at 2 or more
+    np.testing.assert_allclose(found, [1, 1 / (1 + n), 1 / (1 + n)])
+
+
 def test_between_and_beyond_background_no_two_scores_are_tied() -> None:
     background = np.random.default_rng(1).exponential(2.0, 1000)
     tail = BackgroundTail.of(background)

@@ -19,12 +19,14 @@ from unmask.networks.pair_features import (
 SCALES = torch.logspace(1, 3.5, 20)
 
 
-def test_the_strong_coupling_falls_and_the_electromagnetic_one_rises() -> None:
+def test_strong_and_weak_couplings_fall_and_the_electromagnetic_one_rises() -> None:
     at_z = torch.tensor(Z_MASS_GEV)
     assert float(alpha_strong(at_z)) == pytest.approx(0.118)
     assert float(1 / alpha_electromagnetic(at_z)) == pytest.approx(127.95)
     assert (alpha_strong(SCALES).diff() < 0).all()
     assert (alpha_electromagnetic(SCALES).diff() > 0).all()
+    assert (alpha_weak(SCALES).diff() < 0).all()
+    assert float(alpha_weak(torch.tensor(1000.0))) == pytest.approx(0.0325, abs=2e-4)
     assert float(alpha_strong(torch.tensor(10.0))) == pytest.approx(0.173, abs=0.001)  # 0.178 in the PDG's full running
     assert float(alpha_electromagnetic(torch.tensor(1000.0)) / alpha_electromagnetic(at_z)) == pytest.approx(
         1.027, abs=2e-3
@@ -80,4 +82,4 @@ def test_the_coupling_of_a_pair_runs_with_its_mass() -> None:
     assert above[0] == at_z[0]
     assert above[1] < at_z[1]
     assert above[2] > at_z[2]
-    assert above[3] > at_z[3]
+    assert above[3] < at_z[3]

@@ -14,6 +14,7 @@ __all__ = ["KINDS", "Detector", "detector_class", "load_detector"]
 # kind -> module and class, imported when needed.
 _CLASSES: dict[str, tuple[str, str]] = {
     "masked-token": ("masked_token", "MaskedTokenDetector"),
+    "joint-tail": ("joint_tail", "JointTailDetector"),
     "ddd": ("ddd", "DDDDetector"),
     "deep-svdd": ("deep_svdd", "DeepSVDDDetector"),
     "drocc": ("drocc", "DROCCDetector"),

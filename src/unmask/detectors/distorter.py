@@ -16,6 +16,8 @@ from unmask.networks.pair_features import wrapped
 
 #: Objects of each type whose E / |p| a renamed object can take over.
 _POOL = 1024
+#: Training events whose objects can be added to others, at most.
+_MAX_DONORS = 1 << 16
 # Larger than any logarithm of a momentum.
 _TYPE_STEP = 100.0
 
@@ -71,6 +73,8 @@ class Distorter:
     def __init__(self, strengths: Strengths, train: EventTensors) -> None:
         self.strengths = strengths
         self.choices = _choices(strengths.is_used)
+        # From all parts of a file that may be sorted by process: a neighbour could only lend what the event has anyway.
+        self.donors = train.at(slice(None, None, -(-len(train.types) // _MAX_DONORS)))
         self.least_log_pt = torch.zeros(EVENT_TYPE + 1)
         self.most_eta = torch.zeros(EVENT_TYPE + 1)
         self.log_mass_factors = torch.zeros(EVENT_TYPE + 1, _POOL)
@@ -87,18 +91,17 @@ class Distorter:
             self.log_mass_factors[tag] = factors[torch.arange(_POOL) * len(factors) // _POOL]
 
     def to(self, device: torch.device) -> None:
+        self.donors = self.donors.to(device)
         self.choices, self.least_log_pt, self.most_eta, self.log_mass_factors = (
             tensor.to(device) for tensor in (self.choices, self.least_log_pt, self.most_eta, self.log_mass_factors)
         )
 
     def __call__(self, events: EventTensors) -> EventTensors:
-        """Distort each event; what is added comes from others of ``events``."""
+        """Distort each event; what is added comes from training events."""
         n, device = len(events.types), events.types.device
         chosen = self.choices[torch.randint(len(self.choices), (n,), device=device)]
         is_smeared, is_added_to, is_removed_from, is_retagged = (column[:, None] for column in chosen.unbind(1))
-        # Any event but itself; with a single event there is no other.
-        other = (torch.arange(n, device=device) + torch.randint(1, max(n, 2), (n,), device=device)) % n
-        theirs = events.at(other)
+        theirs = self.donors.at(torch.randint(len(self.donors.types), (n,), device=device))
         kinematics, types = events.kinematics[:, 1:], events.types[:, 1:].long()
         their_types = theirs.types[:, 1:].long()
         types = torch.where(is_removed_from & _picked(types != 0, self.strengths.remove), 0, types)

@@ -13,12 +13,15 @@ from torch import Tensor
 
 from unmask.artifacts import Json
 from unmask.detectors.event_features import EventFeatures, FeatureKind
-from unmask.detectors.network import BATCH_EVENTS, NetworkDetector
+from unmask.detectors.network import NetworkDetector
 from unmask.events.event_set import EventSet
 from unmask.networks.fixed_length import FixedLengthNetwork
 from unmask.training import Reporter, Task
 
 Network = TypeVar("Network", bound=FixedLengthNetwork)
+
+#: Events that pass through a network at a time: a flow makes a thousand numbers of each, several times.
+_BATCH_EVENTS = 8192
 
 
 class FixedLengthDetector(NetworkDetector[Network]):
@@ -38,7 +41,7 @@ class FixedLengthDetector(NetworkDetector[Network]):
         self._check_fitted()
         if not len(events):
             return np.zeros(0)  # zuko cannot
-        return self._in_batches((self.features_.of(events),), _score, device).astype(np.float64)
+        return self._in_batches((self.features_.of(events),), _score, device, _BATCH_EVENTS).astype(np.float64)
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         return super()._arrays() | self.features_.arrays()
@@ -93,7 +96,7 @@ class FixedLengthTask(Task):
 
     def _mean_loss(self, features: Tensor) -> float:
         total = torch.zeros((), device=features.device, dtype=torch.float64)
-        for part in torch.split(features, BATCH_EVENTS // 8):
+        for part in torch.split(features, _BATCH_EVENTS):
             noise = torch.randn(len(part), self.network.n_noise, device=part.device)
             total += self.network.loss(part, noise).double().sum()
         return float(total) / len(features)

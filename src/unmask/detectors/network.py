@@ -66,7 +66,6 @@ class NetworkDetector(Detector, Generic[Network]):
         batch_events: int = BATCH_EVENTS,
     ) -> npt.NDArray[np.float32]:
         """Apply ``function(network, *tensors)`` to a batch of the arrays' rows at a time, on the device."""
-        self._check_fitted()
         where = pick_device(device)
         network = self.network_.to(where)
         n_parts = max(1, -(-len(arrays[0]) // batch_events))

@@ -16,14 +16,19 @@ How = Literal["average", "and", "or", "product"]
 TAIL_SHARE = 0.05
 
 
-def p_values(background: npt.NDArray[Any], score: npt.NDArray[Any]) -> Array:
+def p_values(background: npt.NDArray[Any], score: npt.NDArray[Any], weight: Array | None = None) -> Array:
     """The share of background with that score or more, the event itself counted in: (1 + n) / (1 + N).
+
+    With weights n and N are effective numbers; what negative ones would bring below 0 or above 1 stays there.
 
     >>> p_values(np.array([1, 2, 2, 4]), np.array([0, 2, 3, 9])).tolist()
     [1.0, 0.8, 0.4, 0.2]
     """
-    n_below = np.searchsorted(np.sort(background), score, side="left")
-    return np.asarray((1 + len(background) - n_below) / (1 + len(background)), np.float64)
+    weight = np.ones(len(background)) if weight is None else weight
+    order = np.argsort(background, kind="stable")
+    above = np.append(np.cumsum(weight[order][::-1])[::-1], 0.0) * (weight.sum() / (weight**2).sum())
+    n_above = np.clip(above[np.searchsorted(background[order], score, side="left")], 0, above[0])
+    return np.asarray((1 + n_above) / (1 + above[0]), np.float64)
 
 
 @dataclass(frozen=True)

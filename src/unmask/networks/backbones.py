@@ -21,7 +21,7 @@ SizeName = Literal["tiny", "light", "published"]
 #: log E, log pT, eta, phi of a position.
 N_KINEMATICS = 4
 LOG_ENERGY, LOG_PT, ETA, PHI = range(N_KINEMATICS)
-# Pair features are scaled to unit width on this many events.
+# Pair features are scaled to unit width on this many events at most.
 _EVENTS_FOR_PAIR_SCALE = 4096
 
 
@@ -152,7 +152,9 @@ class SetNetwork(EventNetwork):
             std, mean = torch.std_mean(values.double(), 0, correction=0)
             self.mean[i], self.std[i] = mean.float(), _nonzero(std).float()
         if self.n_pair_features:
-            some, their_types = kinematics[:_EVENTS_FOR_PAIR_SCALE], types[:_EVENTS_FOR_PAIR_SCALE]
+            # From all parts of the file, which may be sorted by process.
+            step = -(-len(types) // _EVENTS_FOR_PAIR_SCALE)
+            some, their_types = kinematics[::step], types[::step]
             pairs = self._pair_features(some, their_types)[_is_pair(their_types != 0)]
             std, mean = torch.std_mean(pairs.double(), 0, correction=0)
             self.pair_mean.copy_(mean)

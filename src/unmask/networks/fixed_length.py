@@ -95,6 +95,8 @@ class BetaVAE(FixedLengthNetwork):
     def __init__(
         self, n_features: int, *, latent: int = 16, hidden: int = 128, n_layers: int = 2, beta: float = 0.5
     ) -> None:
+        if not 0 <= beta <= 1:
+            raise UsageError(f"beta is {beta}; accepted: from 0 to 1")
         super().__init__()
         self.n_noise = latent
         self.beta = beta

@@ -18,7 +18,7 @@ _LN_GEV_IN_MEV = math.log(1e3)
 Z_MASS_GEV = 91.19
 ALPHA_STRONG_AT_Z = 0.118
 ALPHA_ELECTROMAGNETIC_AT_Z = 1 / 127.95
-WEAK_MIXING = 0.2312  # sin^2 of the weak mixing angle
+ALPHA_WEAK_AT_Z = ALPHA_ELECTROMAGNETIC_AT_Z / 0.2312  # sin^2 of the weak mixing angle
 N_FLAVOURS = 5
 #: Sum of colours times squared charges of the fermions that are lighter than the Z.
 _CHARGES_SQUARED = 20 / 3
@@ -55,8 +55,9 @@ def alpha_electromagnetic(scale_gev: Tensor) -> Tensor:
 
 
 def alpha_weak(scale_gev: Tensor) -> Tensor:
-    """Weak coupling: the electromagnetic one over the sine squared of the mixing angle."""
-    return alpha_electromagnetic(scale_gev) / WEAK_MIXING
+    """Weak coupling of the Standard Model (SU(2)) at one loop; it falls slowly with the scale."""
+    slope = 19 / 6 / (4 * math.pi)
+    return ALPHA_WEAK_AT_Z / (1 + ALPHA_WEAK_AT_Z * slope * _log_of_scale(scale_gev))
 
 
 def _log_of_scale(scale_gev: Tensor) -> Tensor:

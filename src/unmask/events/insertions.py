@@ -1,0 +1,102 @@
+"""Background events with something heavy added: what new physics could look like, made of background alone.
+
+Together with :mod:`unmask.events.distortions` they are what detectors are chosen on, so that no signal is needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from unmask.events.distortions import columns_of, rebuilt
+from unmask.events.event_set import EventSet
+from unmask.events.objects import MAX_ENERGY_MEV
+
+_LEPTON = 3
+_TAGS = {"jet": 1, "b-jet": 2, "lepton": _LEPTON, "photon": 7}
+#: Objects are added above these, as they would be selected.
+_MIN_PT_MEV = {1: 20e3, 2: 20e3, _LEPTON: 15e3, 7: 20e3}
+_MAX_ETA = 2.3
+#: A jet's mass in units of its pT, which is what background jets have in the mean.
+_JET_MASS = 0.12
+
+
+@dataclass(frozen=True)
+class Insertion:
+    """Objects of these types with this mean pT above threshold, and an invisible particle of this mean pT."""
+
+    n_jets: int = 0
+    n_b_jets: int = 0
+    n_leptons: int = 0
+    n_photons: int = 0
+    pt_gev: float = 60
+    met_gev: float = 0
+
+    @property
+    def tags(self) -> list[int]:
+        counts = (self.n_jets, self.n_b_jets, self.n_leptons, self.n_photons)
+        return [tag for tag, n in zip(_TAGS.values(), counts, strict=True) for _ in range(n)]
+
+
+#: About what a top quark or a W adds.
+LIGHT: dict[str, Insertion] = {
+    "two b-jets": Insertion(n_b_jets=2, pt_gev=50),
+    "two jets and two b-jets": Insertion(n_jets=2, n_b_jets=2, pt_gev=50),
+    "jet and b-jet": Insertion(n_jets=1, n_b_jets=1, pt_gev=30),
+    "four soft jets": Insertion(n_jets=4, pt_gev=30),
+    "four jets, MET": Insertion(n_jets=4, pt_gev=100, met_gev=120),
+    "two hard jets": Insertion(n_jets=2, pt_gev=200),
+    "two b-jets, MET": Insertion(n_b_jets=2, pt_gev=80, met_gev=120),
+    "lepton, MET": Insertion(n_leptons=1, pt_gev=50, met_gev=60),
+    "two leptons": Insertion(n_leptons=2, pt_gev=40),
+    "lepton and b-jet": Insertion(n_b_jets=1, n_leptons=1, pt_gev=50),
+    "semileptonic top": Insertion(n_jets=2, n_b_jets=1, n_leptons=1, pt_gev=50, met_gev=50),
+    "photon, MET": Insertion(n_photons=1, pt_gev=60, met_gev=80),
+    "MET": Insertion(met_gev=120),
+    "of everything": Insertion(n_jets=3, n_b_jets=2, n_leptons=1, pt_gev=100, met_gev=150),
+}
+#: What particles at the TeV scale would add.
+HEAVY: dict[str, Insertion] = {
+    "heavy: jets, MET": Insertion(n_jets=4, pt_gev=200, met_gev=250),
+    "heavy: jets, b-jets, MET": Insertion(n_jets=2, n_b_jets=2, pt_gev=160, met_gev=200),
+    "heavy: jets and four b-jets": Insertion(n_jets=4, n_b_jets=4, pt_gev=80),
+    "heavy: top quarks, MET": Insertion(n_jets=4, n_b_jets=2, n_leptons=1, pt_gev=120, met_gev=200),
+    "heavy: six jets": Insertion(n_jets=6, pt_gev=80),
+    "heavy: b-jets, leptons, MET": Insertion(n_b_jets=2, n_leptons=2, pt_gev=80, met_gev=150),
+    "heavy: jets, leptons, MET": Insertion(n_jets=2, n_leptons=2, pt_gev=120, met_gev=150),
+}
+INSERTIONS = LIGHT | HEAVY
+
+
+def insert(events: EventSet, name: str, *, seed: int) -> EventSet:
+    """Add the objects and the MET of an insertion to every event, at random in angle; labels and weights stay.
+
+    >>> from unmask import load_sample
+    >>> events = load_sample("gluino")[:100]
+    >>> bool((insert(events, "two b-jets", seed=1).n_b_jets == events.n_b_jets + 2).all())
+    True
+    """
+    what, rng = INSERTIONS[name], np.random.default_rng(seed)
+    tag = np.tile(np.array(what.tags, np.int64), (len(events), 1))
+    least = np.array([_MIN_PT_MEV[one] for one in what.tags])
+    pt = least + rng.exponential(what.pt_gev * 1e3, tag.shape)
+    eta = np.clip(rng.normal(0, 1.1, tag.shape), -_MAX_ETA, _MAX_ETA)
+    mass = np.where(tag <= _TAGS["b-jet"], _JET_MASS * pt, 0)
+    added = {
+        "tag": np.where(tag == _LEPTON, rng.integers(3, 7, tag.shape), tag),  # e-, e+, mu-, mu+ alike
+        "pt_mev": pt,
+        "eta": eta,
+        "phi": rng.uniform(-np.pi, np.pi, tag.shape),
+        "energy_mev": np.minimum(np.hypot(pt * np.cosh(eta), mass), MAX_ENERGY_MEV),
+    }
+    invisible = rng.gamma(2, what.met_gev * 500, len(events))
+    direction = rng.uniform(-np.pi, np.pi, len(events))
+    met_x = events.met_mev * np.cos(events.met_phi) + invisible * np.cos(direction)
+    met_y = events.met_mev * np.sin(events.met_phi) + invisible * np.sin(direction)
+    columns = {
+        key: np.concatenate([column, added[key].astype(column.dtype)], axis=1)
+        for key, column in columns_of(events).items()
+    }
+    result = rebuilt(events, columns, met_mev=np.hypot(met_x, met_y))
+    return replace(result, met_phi=np.arctan2(met_y, met_x).astype(result.met_phi.dtype))
