@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.running import failing, unmask
+from tests.cli.running import failing, running, unmask
 from tests.evaluation.toy_scores import toy_scores
 from unmask.detectors.scores import Scores, write_scores
 from unmask.events.event_set import Names
@@ -58,11 +58,15 @@ def test_calibration_events_that_are_flagged_again_are_noticed(folder: Path, tmp
     assert "warning: 4,000 of 4,000 events are those of the calibration" in result.stderr
 
 
-def test_training_events_and_constant_scores_are_noticed(tmp_path: Path) -> None:
+def test_training_events_and_repeated_events_are_noticed(tmp_path: Path) -> None:
     seen = normal_scores(2000, "train.csv", was_trained_on=np.arange(2000) < 1500)
     write_scores(tmp_path / "seen.parquet", [seen])
     result = unmask("calibrate", tmp_path / "seen.parquet", "--out", tmp_path / "cal")
     assert "trained on 1,500 of these 2,000 events" in result.stderr
+    _, notes = running("calibrate", *[tmp_path / "seen.parquet"] * 2, "--out", tmp_path / "twice")
+    assert "warning: 2,000 events are given more than once" in notes
+    _, notes = running("flag", tmp_path / "cal", tmp_path / "seen.parquet", "--out", tmp_path / "flagged.parquet")
+    assert "warning: 1,500 of 2,000 events were in the training of the detector" in notes
 
 
 def test_what_does_not_fit_is_one_message(folder: Path, tmp_path: Path) -> None:
@@ -81,4 +85,10 @@ def test_what_does_not_fit_is_one_message(folder: Path, tmp_path: Path) -> None:
         assert found[0] == code
         assert message in found[1]
         assert not out.exists()
+    assert "let --out end in .parquet" in failing("flag", folder / "cal", control, "--csv", "--out", "x.csv")[1]
+    weight = np.where(np.arange(500) == 3, np.nan, 1.0)
+    write_scores(tmp_path / "nan.parquet", [normal_scores(500, "n.csv", weight=weight)])
+    for command in (("calibrate",), ("flag", folder / "cal")):
+        assert "1 of 500 weights are NaN" in failing(*command, tmp_path / "nan.parquet")[1]
+    assert "a scores file is given twice" in failing("flag", folder / "cal", control, control)[1]
     assert "would overwrite a scores file" in failing("flag", folder / "cal", control, "--out", control)[1]

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli.running import failing, unmask
+from tests.cli.running import failing, running, unmask
 from tests.evaluation.toy_scores import toy_scalars, toy_scores
 from unmask.detectors.scores import Scores, write_scores
 from unmask.evaluation.comparison import select
+from unmask.events.event_set import Names
 
 
 def make(shift: float) -> Scores:
@@ -53,6 +54,56 @@ def test_results_are_written_for_people_and_programs(folder: Path, tmp_path: Pat
     assert "| good | 0.9" in (tmp_path / "out" / "table.md").read_text()
     assert r"\begin{tabular}" in (tmp_path / "out" / "table.tex").read_text()
     assert (tmp_path / "out" / "leaderboard.csv").read_text().splitlines()[1].startswith("signal,good,,0.9")
+    names = ("roc", "significance-improvement", "scores-1-good", "scores-2-bad")
+    drawn = {f"{name}.{suffix}" for name in names for suffix in ("png", "pdf", "svg")}
+    assert {path.name for path in (tmp_path / "out" / "figures").iterdir()} == drawn
+
+
+def test_figures_have_the_wanted_style_and_formats(folder: Path, tmp_path: Path) -> None:
+    for style in ("plain", "atlas"):
+        running(
+            "evaluate", folder / "good.parquet", "--out", tmp_path / style, "--style", style, "--formats", "svg, png"
+        )
+    drawn = {path.name for path in (tmp_path / "atlas" / "figures").iterdir()}
+    assert drawn == {f"{name}.{suffix}" for name in ("roc", "significance-improvement", "scores-1-good")
+                     for suffix in ("svg", "png")}  # fmt: skip
+    one, other = ((tmp_path / style / "figures" / "roc.svg").read_text() for style in ("plain", "atlas"))
+    assert one != other
+
+
+def test_negative_weights_leave_tables_without_figures(tmp_path: Path) -> None:
+    scores = make(2)
+    write_scores(tmp_path / "negative.parquet", [replace(scores, weight=np.where(scores.row % 9 == 0, -1.0, 1.0))])
+    result, notes = running("evaluate", tmp_path / "negative.parquet", "--out", tmp_path / "out")
+    assert "no figures: negative weights" in notes
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "leaderboard.csv", "metrics.json", "table.md", "table.tex",
+    ]  # fmt: skip
+    assert "neg. weights" in result
+    assert "too few" not in result
+
+
+def test_process_names_are_shown_as_they_are(tmp_path: Path) -> None:
+    scores = make(2)
+    words = ["[red]a[/b]" if i % 4 == 1 else "" if i % 8 == 3 else "tttt" if i % 8 == 7 else "b" for i in range(2000)]
+    write_scores(tmp_path / "odd.parquet", [replace(scores, process_names=Names.of(words))])
+    result, _ = running("evaluate", tmp_path / "odd.parquet")
+    assert "[red]a[/b] against background" in result
+    running("report", tmp_path / "odd.parquet", "--out", tmp_path / "odd.html")
+    page = (tmp_path / "odd.html").read_text(encoding="utf-8")
+    assert all(f">{name} against background" in page for name in ("[red]a[/b]", "tttt", ""))
+
+
+def test_streaming_says_what_must_be_known(tmp_path: Path) -> None:
+    scores = make(2)
+    label = np.where(scores.row < 100, -1, scores.label).astype(np.int8)
+    write_scores(tmp_path / "some.parquet", [replace(scores, label=label, was_trained_on=scores.row < 150)])
+    result, notes = running("evaluate", tmp_path / "some.parquet", "--streaming", "--json")
+    assert "note: some: 100 events have no label and are left out" in notes
+    assert "note: some: the detector was trained on 50 of these events" in notes
+    assert len(json.loads(result)[0]["notes"]) == 2
+    write_scores(tmp_path / "nan.parquet", [replace(scores, weight=np.where(scores.row == 3, np.nan, 1.0))])
+    assert "nan.parquet: 1 of 2,000 weights are NaN" in failing("evaluate", tmp_path / "nan.parquet", "--streaming")[1]
 
 
 def test_leaderboard(folder: Path, tmp_path: Path) -> None:
@@ -61,6 +112,7 @@ def test_leaderboard(folder: Path, tmp_path: Path) -> None:
     assert printed.stdout.splitlines()[1].startswith("signal,good,2b,0.9")
     written = unmask("leaderboard", folder / "good.parquet", "--channel", "2b", "--out", tmp_path / "rows.csv")
     assert "1 rows" in written.stdout
+    assert failing("leaderboard", folder / "good.parquet", "--channel", "9z")[0] == 2
     assert (tmp_path / "rows.csv").read_text() == printed.stdout
 
 
@@ -83,8 +135,11 @@ def test_bad_input_is_one_message(folder: Path, tmp_path: Path) -> None:
         ((good, good), 2, "two detectors are called 'good'"),
         ((good, "--name", "a", "--name", "b"), 2, "1 scores files and 2 names"),
         ((good, "--streaming", "--out", tmp_path / "x"), 2, "leave out --out"),
+        ((good, "--style", "cms"), 2, "give --out"),
+        ((good, "--formats", "png,jpg", "--out", tmp_path / "x"), 2, "--formats png,jpg: a figure is written as png"),
         ((tmp_path / "missing.parquet",), 3, "no such file"),
     ):
         found = failing("evaluate", *arguments)
         assert found[0] == code
         assert message in found[1]
+        assert not (tmp_path / "x").exists()

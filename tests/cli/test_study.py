@@ -71,9 +71,10 @@ def test_the_sample_is_there_without_data(tmp_path: Path) -> None:
 def test_a_killed_training_goes_on(data: Path, tmp_path: Path) -> None:
     files = ("--background", data / "channel_2b" / "ttbar.csv.gz", "--signal", data / "channel_2b" / "ww.csv.gz")
     out = tmp_path / "study"
-    command = ("study", "run", *files, "--epochs", "60", "--out", out, *TINY, "--set", "training.min_improvement=0")
+    more = ("--only", "objects", "--epochs", "60", "--set", "training.min_improvement=0")
+    command = ("study", "run", *files, *more, "--out", out, *TINY)
     start = [sys.executable, "-c", "from unmask.cli import main; main()", *map(str, command)]
-    log = out / "models" / "default.run" / "log.jsonl"
+    log = out / "models" / "objects.run" / "log.jsonl"
     process = subprocess.Popen(start, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=os.environ)
     try:
         deadline = time.monotonic() + 90
@@ -86,7 +87,7 @@ def test_a_killed_training_goes_on(data: Path, tmp_path: Path) -> None:
         process.communicate()
     n_epochs = len(log.read_text().splitlines())
     assert 0 < n_epochs < 60
-    assert not (out / "models" / "default").exists()
+    assert not (out / "models" / "objects").exists()
     plan, progress = running(*command)
     assert "goes on (new)" in plan
     assert f"continuing after epoch {n_epochs}" in progress
@@ -105,7 +106,7 @@ def test_a_killed_training_goes_on(data: Path, tmp_path: Path) -> None:
         (("gluino", "--only", "lut-465"), 2, "did you mean 'lut-456'"),
         (("gluino", "--only", "lut-456", "--set", "drpout=1"), 2, "did you mean 'dropout'"),
         (("gluino", "--data", "nowhere"), 3, "channel_2b: no such folder"),
-        (("--background", "sample:gluino"), 2, "labelled signal"),
+        (("--background", "sample:gluino", "--only", "objects"), 2, "labelled signal"),
     ],
 )
 def test_mistakes_are_named_and_nothing_is_trained(

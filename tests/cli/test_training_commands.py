@@ -1,6 +1,7 @@
 """`unmask tokenizer`, `train`, `score` and `evaluate` as a user runs them, from events to figures of merit."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,7 @@ def model(events: Path) -> Path:
         "cpu", *FAST,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
-    assert "2 epochs, best validation loss" in result.stdout
+    assert re.search(r"2 epochs in \d+ s, best validation loss", result.stdout)
     assert "epoch   2" in result.stderr
     return out
 
@@ -166,6 +167,9 @@ def test_list_names_presets_tokenizers_and_detectors() -> None:
     shown = unmask("list").stdout
     for name in ("four-top-vq-1700", "gluino-lut-456", "lookup-table", "vqvae", "masked-token"):
         assert name in shown
+    # A line each, however long, so that one can search them.
+    (line,) = [line for line in shown.splitlines() if line.split()[:1] == ["four-top-deep-svdd-part-sm"]]
+    assert line.endswith("DeepSVDD with a Particle Transformer with Standard Model couplings (comparison)")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from unmask.evaluation.comparison import select
 from unmask.evaluation.evaluation import evaluate
 from unmask.evaluation.metrics import measure, roc_auc
 from unmask.evaluation.tables import all_markdown_tables, latex_table, leaderboard, markdown_table
-from unmask.evaluation.trivial import FISHER, RANDOM, SMALLEST, trivial_scores, upper_p_value
+from unmask.evaluation.trivial import FISHER, RANDOM, SMALLEST, trivial_scores
 from unmask.events.event_set import Names
 
 TRIVIAL = ["number of objects", "HT", "MET", "number of b-jets", FISHER, SMALLEST, RANDOM]
@@ -37,17 +37,17 @@ def test_each_score_against_each_signal_and_all_of_them() -> None:
     found = evaluate({"detector": scores}, n_replicas=50)
     assert (found.n_background, found.signals) == (1500, {"clear": 750, "faint": 750})
     assert [(row.signal, row.name) for row in found.rows] == [
-        (signal, name) for signal in ("all", "clear", "faint") for name in ("detector", *TRIVIAL)
+        (signal, name) for signal in ("all signal", "clear", "faint") for name in ("detector", *TRIVIAL)
     ]
     process = scores.process_names.array()
     for row in found.rows:
         if row.name == "detector":
-            chosen = (process == "SM") | ((process == row.signal) | (row.signal == "all"))
+            chosen = (process == "SM") | ((process == row.signal) | (row.signal == "all signal"))
             assert row.metrics == measure(scores.score[chosen], scores.label[chosen] == 1, n_replicas=50)
     aucs = {row.signal: row.metrics.auc.value for row in found.rows if row.name == "detector"}
-    assert aucs["clear"] > aucs["all"] > aucs["faint"]
+    assert aucs["clear"] > aucs["all signal"] > aucs["faint"]
     over = found.improvement_over_signals["detector"]
-    each = [row.metrics.total_improvement for row in found.rows if row.name == "detector" and row.signal != "all"]
+    each = [found.rows_of(signal)[0].metrics.total_improvement for signal in ("clear", "faint")]
     assert (over.minimum, over.maximum) == (each[1].value, each[0].value)  # type: ignore[union-attr]
     assert over.median == pytest.approx((over.minimum + over.maximum) / 2)
     assert over.n_signals == 2
@@ -92,12 +92,6 @@ def test_trivial_scores_by_hand() -> None:
     np.testing.assert_array_equal(found[RANDOM], again)
 
 
-def test_upper_p_values_with_weights() -> None:
-    found = upper_p_value(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0]), np.array([1.0, 3.0]))
-    n = 16 / 10
-    np.testing.assert_allclose(found, [1, (1 + n * 0.75) / (1 + n), 1 / (1 + n)])
-
-
 def test_trivial_scores_tell_gluinos_from_background() -> None:
     """The trivial four reach an AUC of 0.997 on simulated gluinos: above the published detectors."""
     events = load_sample("gluino")
@@ -111,6 +105,29 @@ def test_without_the_columns_it_says_that_trivial_scores_are_missing() -> None:
     found = evaluate({"detector": replace(two_signals(), scalars=None)}, n_replicas=20)
     assert {row.name for row in found.rows} == {"detector"}
     assert "no trivial scores" in found.notes[0]
+    both = evaluate({"from elsewhere": replace(two_signals(), scalars=None), "mine": two_signals()}, n_replicas=20)
+    assert {row.name for row in both.rows} == {"from elsewhere", "mine", *TRIVIAL}
+
+
+def test_a_process_may_be_called_all() -> None:
+    scores = two_signals()
+    words = np.where(scores.process_names.array() == "clear", "all", scores.process_names.array())
+    found = evaluate({"detector": replace(scores, process_names=Names.of(words))}, n_replicas=20)
+    plain = evaluate({"detector": scores}, n_replicas=20)
+    assert found.selections == ("all signal", "all", "faint")
+    assert found.rows_of()[0] == plain.rows_of()[0]
+    assert found.rows_of("all")[0].metrics == plain.rows_of("clear")[0].metrics
+
+
+def test_trivial_scores_are_finite_whatever_the_sign_of_the_weights() -> None:
+    """Where negative weights prevail in the tail, the share of background there is less than nothing."""
+    scores = two_signals()
+    assert scores.scalars is not None
+    tail = scores.scalars["ht_mev"] > np.quantile(scores.scalars["ht_mev"], 0.9)
+    found = evaluate({"detector": replace(scores, weight=np.where(tail, -0.5, 1.0))}, n_replicas=20)
+    assert all(0 <= row.metrics.auc.value <= 1 for row in found.rows if row.name in (FISHER, SMALLEST))
+    assert "| neg. weights |" in markdown_table(found)
+    assert "too few" not in markdown_table(found)
 
 
 def test_what_must_be_known_is_noted() -> None:
@@ -120,6 +137,11 @@ def test_what_must_be_known_is_noted() -> None:
     seen = replace(scores, was_trained_on=np.arange(len(scores)) < 40)
     assert evaluate({"cheat": seen}, n_replicas=20).notes == (
         "cheat was trained on 40 of these 3,000 events: its numbers are too good",
+    )
+    few = select(scores, np.flatnonzero((scores.label == 0) | (np.arange(3000) < 8)))
+    assert evaluate({"detector": few}, n_replicas=20).notes[:2] == (
+        "only 2 events of clear: their intervals and p-values cannot be trusted",
+        "only 2 events of faint: their intervals and p-values cannot be trusted",
     )
     negative = replace(scores, weight=np.where(np.arange(3000) < 20, -0.1, 1.0))
     found = evaluate({"detector": negative}, n_replicas=20)
@@ -139,6 +161,13 @@ def test_what_cannot_be_evaluated_is_an_error() -> None:
         (_label(scores, label=unknown), BadDataError, "detector: 3 of 200 events have no label"),
         (_label(scores, score=np.where(np.arange(200) == 7, np.nan, scores.score)), BadDataError, "1 of 200 scores"),
         (_label(scores, label=np.ones(200, np.int8)), UsageError, "all events are of one class"),
+        (_label(scores, weight=np.where(np.arange(200) == 7, np.nan, 1.0)), BadDataError, "detector: 1 of 200 weights"),
+        (_label(scores, weight=np.zeros(200)), BadDataError, "detector: the weights of the signal events do not add"),
+        (
+            {"detector": replace(scores, process_names=Names.constant("all signal", 200))},
+            UsageError,
+            "detector: a process is called 'all signal'",
+        ),
         ({"detector": select(scores, np.arange(0))}, BadDataError, "holds no events"),
         ({"a": scores, "b": two_signals(202)}, BadDataError, "b and a hold scores of different events"),
         ({"HT": scores}, UsageError, "'HT' is the name of a trivial score"),
@@ -177,8 +206,27 @@ def test_tables_have_the_columns_in_the_right_order() -> None:
         "## all signal against background (95% intervals)",
         "## clear against background (95% intervals)",
         "## faint against background (95% intervals)",
+        "## Total improvement over the signals",
         "## Paired differences, all signal (95% intervals)",
     ]
+
+
+def test_names_from_files_do_not_break_tables() -> None:
+    scores = two_signals()
+    words = np.where(scores.process_names.array() == "clear", "a_1 & <b>|$x^2$\\", scores.process_names.array())
+    found = evaluate({"one|two": replace(scores, process_names=Names.of(words))}, n_replicas=20)
+    lines = all_markdown_tables(found).splitlines()
+    assert r"## a_1 & &lt;b>\|$x^2$\ against background (95% intervals)" in lines
+    bars = [line.replace(r"\|", "").count("|") for line in lines if line.startswith("| one")]
+    assert bars == [5, 5, 5, 6, *[5] * 6]  # three tables, improvement over signals, six paired differences
+    latex = latex_table(found).splitlines()
+    headings = [line for line in latex if "multicolumn" in line]
+    assert headings[1:] == [
+        r"\multicolumn{4}{l}{\textit{a\_1 \& \textless{}b\textgreater{}|\$x\textasciicircum{}2\$\textbackslash{}}} \\",
+        r"\multicolumn{4}{l}{\textit{faint}} \\",
+    ]
+    assert latex.count(r"\midrule") == 3
+    assert sum(line.startswith("one|two &") for line in latex) == 3  # a row for each signal, and for all of them
 
 
 def test_unsupported_numbers_are_words() -> None:

@@ -178,6 +178,17 @@ def test_constant_scores_separate_nothing() -> None:
     assert found.overlap_area.value == pytest.approx(1)
 
 
+@pytest.mark.parametrize("n", [3, 10])
+def test_the_interval_of_a_perfect_area_covers_the_true_one(n: int) -> None:
+    """Uniform scores, signal higher by a: the area is 1 - (1 - a)^2 / 2, and few events often show none of the rest."""
+    rng, is_signal, shift = np.random.default_rng(0), np.arange(2 * n) < n, 0.8
+    found = [roc_auc(rng.random(2 * n) + shift * is_signal, is_signal) for _ in range(400)]
+    perfect = [one for one in found if one.value == 1]
+    assert len(perfect) > 100
+    assert all(0.2 < one.low < 1 - (1 - shift) ** 2 / 2 for one in perfect)
+    assert {round(one.low, 9) for one in perfect} == {round(0.025 ** (1 / n), 9)}
+
+
 def test_separate_scores_are_perfect() -> None:
     is_signal = np.arange(4000) < 2000
     found = measure(np.where(is_signal, 2.0, 1.0), is_signal)

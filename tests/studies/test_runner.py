@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from unmask import EventSet, load_sample, read_events, write_events
+from unmask.detectors import load_detector
 from unmask.detectors.explanations import read_explanations
+from unmask.detectors.network import NetworkDetector
 from unmask.detectors.scores import read_scores
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.calibration import FLAGGED_TABLE, Calibration
@@ -56,7 +58,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def new_run(
-    out: Path, files: EventFiles, *, only: Sequence[str] | None = None, changes: dict[str, object] = TINY, seed: int = 1
+    out: Path,
+    files: EventFiles,
+    *,
+    only: Sequence[str] = ("objects",),
+    changes: dict[str, object] = TINY,
+    seed: int = 1,
 ) -> tuple[StudyRun, Listener]:
     study, listener = load_study(DEFAULT), Listener()
     chosen = choose_configurations(study, only, changes=changes, seed=seed, device="cpu")
@@ -87,7 +94,7 @@ def times(out: Path) -> dict[str, int]:
 
 
 def test_scores_are_of_test_events_that_were_not_trained_on(out: Path, files: Path) -> None:
-    scores = read_scores(out / "scores" / "default.parquet")
+    scores = read_scores(out / "scores" / "objects.parquet")
     background = read_events(out / "events" / "test.parquet")
     assert len(scores) == len(background) + 600
     assert scores.was_trained_on is not None
@@ -101,41 +108,52 @@ def test_scores_are_of_test_events_that_were_not_trained_on(out: Path, files: Pa
 def test_one_model_stands_against_each_signal(out: Path) -> None:
     metrics = json.loads((out / "results" / "metrics.json").read_text())
     assert metrics["signals"] == {"light": 300, "heavy": 300}  # both files say gluino_1000_1: told apart by file
-    assert {row["signal"] for row in metrics["rows"] if row["name"] == "default"} == {"all", "light", "heavy"}
+    assert {row["signal"] for row in metrics["rows"] if row["name"] == "objects"} == {"all signal", "light", "heavy"}
     summary = (out / "results" / "summary.md").read_text()
     assert "One background model against each signal" in summary
     assert "| light  | 300" in summary
     assert "trivial four (Fisher)" in summary
     latex = (out / "results" / "summary.tex").read_text()
-    assert r"default & $0." in latex
-    assert latex.count(r"\begin{tabular}") == 2
+    assert r"objects & $0." in latex
+    assert latex.count(r"\begin{tabular}") == 3
+
+
+def test_the_tables_say_what_the_training_cost(out: Path) -> None:
+    costs = (out / "results" / "summary.md").read_text().split("## Cost of the trainings")[1]
+    (model,) = (path for path in (out / "models").iterdir() if path.suffix != ".run")
+    (line,) = [line for line in costs.splitlines() if line.startswith(f"| {model.name} ")]
+    parameters, epochs, seconds = (int(cell.replace(",", "")) for cell in line.strip("| ").split("|")[1:])
+    detector = load_detector(model)
+    assert isinstance(detector, NetworkDetector)
+    assert (parameters, epochs) == (detector.n_parameters, 2)
+    assert seconds == pytest.approx(sum(record.seconds for record in detector.history_), abs=0.51)
 
 
 def test_everything_is_there_to_be_looked_at(out: Path) -> None:
-    figures = {path.name for path in (out / "figures" / "default").iterdir()}
+    figures = {path.name for path in (out / "figures" / "objects").iterdir()}
     assert {f"{name}.pdf" for name in ("training", "token-occurrence", "type-losses", "code-usage")} <= figures
     assert {"roc.png", "significance-improvement.svg"} <= {
         path.name for path in (out / "results" / "figures").iterdir()
     }
     report = (out / "report.html").read_text()
-    explained = read_explanations(out / "scores" / "default.explained.json")
+    explained = read_explanations(out / "scores" / "objects.explained.json")
     assert len(explained.events) == 50
     assert all(str(event.event_id) in report for event in explained.events)
-    assert "default: token occurrence" in report
+    assert "objects: token occurrence" in report
     assert "One background model against each signal" in report
     assert 'id="study-1-training"' in report
 
 
 def test_data_are_searched_with_a_threshold_from_validation_events(out: Path) -> None:
-    calibration = Calibration.load(out / "calibrations" / "default")
+    calibration = Calibration.load(out / "calibrations" / "objects")
     assert calibration.wanted == 0.1  # 300 validation events are too few for 1 %
-    data = read_scores(out / "scores" / "default-data.parquet")
+    data = read_scores(out / "scores" / "objects-data.parquet")
     assert (data.label == -1).all()
-    with open_table(out / "flagged" / "default.parquet", FLAGGED_TABLE) as (table, _):
+    with open_table(out / "flagged" / "objects.parquet", FLAGGED_TABLE) as (table, _):
         flagged = table.read()
     assert len(flagged) == np.count_nonzero(data.score >= calibration.threshold) > 0
     assert max(flagged["p_value"].to_pylist()) <= 0.1
-    assert "default-data" in (out / "report.html").read_text()
+    assert "objects-data" in (out / "report.html").read_text()
 
 
 def test_a_second_call_does_nothing(out: Path, many_signals: EventFiles) -> None:
@@ -155,19 +173,28 @@ def test_only_what_is_missing_or_changed_is_done_again(
         return [each.stage.name for each in plan(run.stages, run.ledger) if each.why]
 
     assert to_do(new_run(out, many_signals)[0]) == []
-    (out / "scores" / "default.parquet").unlink()
-    assert to_do(new_run(out, many_signals)[0]) == ["scores default", "results", "report"]
+    (out / "scores" / "objects.parquet").unlink()
+    assert to_do(new_run(out, many_signals)[0]) == ["scores objects", "results", "report"]
     # Another signal: nothing is trained again.
     more = replace(many_signals, signal=(*many_signals.signal, files / "tops.parquet"))
-    of_signal = ["signal", "scores default", "figures default", "results", "report"]
+    of_signal = ["signal", "scores objects", "figures objects", "results", "report"]
     assert to_do(new_run(out, more)[0]) == of_signal
     # Another setting of the detector: the tokenizer stays.
     run, listener = new_run(out, more, changes=TINY | {"dropout": 0.1})
     run.run()
     names = ("detector", "scores", "calibration", "search", "figures")
-    assert listener.done == ["signal", *(f"{name} default" for name in names), "results", "report"]
+    assert listener.done == ["signal", *(f"{name} objects" for name in names), "results", "report"]
     assert set(json.loads((out / "results" / "metrics.json").read_text())["signals"]) == {"light", "heavy", "tttt"}
     assert to_do(run) == []
+
+
+def test_by_default_the_whole_event_and_its_objects_are_judged() -> None:
+    chosen = choose_configurations(load_study(DEFAULT))
+    kinds = [one.new_detector(one.new_tokenizer()).kind for one in chosen]
+    assert dict(zip([one.name for one in chosen], kinds, strict=True)) == {
+        "default": "joint-tail",
+        "objects": "masked-token",
+    }
 
 
 def test_without_signal_there_are_scores_thresholds_and_a_report(files: Path, tmp_path: Path) -> None:
@@ -234,8 +261,9 @@ def test_a_folder_of_something_else_is_left_alone(
     inputs = EventFiles((files / "background.parquet",))
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "thesis.tex").write_text("years of work")
-    with pytest.raises(UsageError, match="not the folder of a study"):
-        new_run(tmp_path / "thesis", inputs)
+    for taken in (tmp_path / "thesis", tmp_path / "thesis" / "thesis.tex"):
+        with pytest.raises(UsageError, match="not the folder of a study"):
+            new_run(taken, inputs)
     (tmp_path / "other" / "stages").mkdir(parents=True)
     (tmp_path / "other" / "study.json").write_text('{"study": "gluino"}')
     with pytest.raises(UsageError, match="holds a study of gluino"):

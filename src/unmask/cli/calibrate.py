@@ -42,8 +42,8 @@ def calibrate(
         note(
             f"warning: the detector was trained on {n_seen:,} of these {len(events):,} events: p-values come out wrong"
         )
-    if events.score.min() == events.score.max():
-        note("warning: constant score: all events have the same score")
+    if found.n_repeated:
+        note(f"warning: {found.n_repeated:,} events are given more than once: the interval is too narrow")
     found.save(out)
     facts = {"threshold": found.threshold, "n_events": len(events), "background_efficiency": vars(found.achieved)}
     if json:
@@ -76,15 +76,14 @@ def flag(
     from unmask.evaluation.calibration import Calibration
     from unmask.evaluation.calibration import flag as flag_events
 
+    if csv and out.suffix == ".csv":
+        raise UsageError(f"{out} would be both the Parquet file and its text; let --out end in .parquet")
     if out.resolve() in {path.resolve() for path in scores}:
         raise UsageError(f"{out} would overwrite a scores file; choose another name")
     known = Calibration.load(calibration)
     found = flag_events(known, scores)
-    if found.n_known:
-        note(
-            f"warning: {found.n_known:,} of {found.n_events:,} events are those of the calibration: "
-            "their p-values say nothing new"
-        )
+    for text in found.notes:
+        note(f"warning: {text}")
     if known.scored_by.model is None:
         note("warning: the calibration does not say of which model its scores are; make sure that it is the same")
     files = [path.name for path in scores]

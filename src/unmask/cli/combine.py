@@ -32,12 +32,10 @@ def combine(
     from unmask.detectors import load_detector
     from unmask.detectors.combination import CombinationDetector
     from unmask.events.event_set import concatenate_events
-    from unmask.tokenizers.base import check_background
 
     check_can_save(out)
     members = [load_detector(resolve(folder)) for folder in model]
     events = concatenate_events(list(reading.stream()))
-    check_background(events)
     combination = CombinationDetector(members, how=how).calibrate(events, device=device)
     combination.save(out)
     reading.report_skipped()

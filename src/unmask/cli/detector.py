@@ -96,7 +96,11 @@ def train(
         with TrainingBar("detector", new.training.max_epochs, board_folder) as bar:
             new.fit(events, held_out, run_folder=run_folder, reporter=bar)
         best = min(record.validation_loss for record in new.history_)
-        facts = f"{len(new.history_)} epochs, best validation loss {best:.4f}, {new.n_parameters:,} parameters"
+        seconds = sum(record.seconds for record in new.history_)
+        facts = (
+            f"{len(new.history_)} epochs in {seconds:,.0f} s, best validation loss {best:.4f}, "
+            f"{new.n_parameters:,} parameters"
+        )
     else:
         new.fit(events, held_out, run_folder=run_folder)
     if IS_FIRST_PROCESS:
@@ -178,7 +182,7 @@ def score(
 
 def list_() -> None:
     """List presets, tokenizers and detectors, a line each."""
-    from unmask.cli.console import show_table
+    from unmask.cli.console import out as console
     from unmask.detectors import KINDS as DETECTORS
     from unmask.detectors import detector_class
     from unmask.studies.presets import load_preset, preset_names
@@ -186,8 +190,16 @@ def list_() -> None:
     from unmask.tokenizers import tokenizer_class
 
     def first_line(thing: type[object]) -> str:
-        return (thing.__doc__ or "").splitlines()[0]
+        return (thing.__doc__ or "").splitlines()[0].replace("`", "").removesuffix(".")
 
-    show_table("presets", ("name", "what"), [(name, load_preset(name).description) for name in preset_names()])
-    show_table("tokenizers", ("name", "what"), [(kind, first_line(tokenizer_class(kind))) for kind in TOKENIZERS])
-    show_table("detectors", ("name", "what"), [(kind, first_line(detector_class(kind))) for kind in DETECTORS])
+    lists = {
+        "presets (--preset)": {name: load_preset(name).description for name in preset_names()},
+        "tokenizers": {kind: first_line(tokenizer_class(kind)) for kind in TOKENIZERS},
+        "detectors (--detector)": {kind: first_line(detector_class(kind)) for kind in DETECTORS},
+    }
+    width = max(len(name) for entries in lists.values() for name in entries)
+    for title, entries in lists.items():
+        console.print(title, style="bold", highlight=False)
+        for name, what in entries.items():
+            # Not a table, which would break lines: one can search these.
+            console.print(f"  {name:<{width}}  {what}", highlight=False, markup=False, soft_wrap=True)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json as json_format
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from unmask.cli.reading import JsonOption
 
 if TYPE_CHECKING:
+    from unmask.detectors.scores import Scores
     from unmask.evaluation.evaluation import Evaluation
 
 ScoresArgument = Annotated[
@@ -25,7 +25,14 @@ def evaluate(
     scores: ScoresArgument,
     name: NameOption = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder for metrics.json, table.md, table.tex, leaderboard.csv.")
+        Path | None,
+        typer.Option("--out", "-o", help="Folder for metrics.json, table.md, table.tex, leaderboard.csv, figures."),
+    ] = None,
+    style: Annotated[
+        Literal["plain", "atlas", "cms"] | None, typer.Option(help="Look of the figures (default: plain).")
+    ] = None,
+    formats: Annotated[
+        str | None, typer.Option(metavar="NAME,...", help="Formats of the figures (default: png,pdf,svg).")
     ] = None,
     streaming: Annotated[
         bool, typer.Option("--streaming", help="Only the AUC, exactly, for more scores than fit in memory.")
@@ -39,27 +46,38 @@ def evaluate(
     """
     from unmask.artifacts import atomic_path
     from unmask.cli.console import emit_json, note
-    from unmask.errors import UsageError
-    from unmask.evaluation.tables import all_markdown_tables, latex_table, leaderboard
+    from unmask.errors import MissingExtraError, UsageError
+    from unmask.evaluation.plotting import FORMATS, check_format
+    from unmask.evaluation.score_figures import drawable, write_score_figures
+    from unmask.evaluation.tables import result_files
 
     names = _names(scores, name)
+    if (style or formats) and not out:
+        raise UsageError("--style and --formats are of the figures, which are written to a folder: give --out")
+    wanted = [one.strip() for one in formats.split(",")] if formats else FORMATS
+    for one in wanted:
+        check_format(one, f"--formats {formats}")
     if streaming:
         if out:
             raise UsageError("--streaming measures the AUC only; leave out --out")
         _show_streamed(scores, names, json)
         return
-    found = _evaluate(scores, names)
+    read = _read(scores, names)
+    found = _evaluate(read)
     if out:
-        texts = {
-            "metrics.json": json_format.dumps(found.to_json(), indent=1) + "\n",
-            "table.md": all_markdown_tables(found),
-            "table.tex": latex_table(found),
-            "leaderboard.csv": leaderboard(found, channel=""),
-        }
+        texts = result_files(found)
         for file, text in texts.items():
             with atomic_path(out / file) as path:
-                path.write_text(text)
+                path.write_text(text, encoding="utf-8")
         note(f"wrote {', '.join(texts)} -> {out}")
+        drawn = drawable(read)
+        try:
+            figures = (
+                write_score_figures(out / "figures", drawn, style=style or "plain", formats=wanted) if drawn else []
+            )
+            note(f"wrote {len(figures)} files -> {out / 'figures'}" if drawn else "no figures: negative weights")
+        except MissingExtraError as error:
+            note(f"no figures: {error}")
     if json:
         emit_json(found.to_json())
     else:
@@ -68,7 +86,7 @@ def evaluate(
 
 def leaderboard(
     scores: ScoresArgument,
-    channel: Annotated[str, typer.Option(help="Dark Machines channel: 1, 2a, 2b or 3.")],
+    channel: Annotated[Literal["1", "2a", "2b", "3"], typer.Option(help="Dark Machines channel.")],
     name: NameOption = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="CSV file to write; by default it is printed.")
@@ -78,12 +96,12 @@ def leaderboard(
     from unmask.artifacts import atomic_path
     from unmask.evaluation import tables
 
-    text = tables.leaderboard(_evaluate(scores, _names(scores, name)), channel)
+    text = tables.leaderboard(_evaluate(_read(scores, _names(scores, name))), channel)
     if out is None:
         typer.echo(text, nl=False)
         return
     with atomic_path(out) as path:
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
     typer.echo(f"{text.count(chr(10)) - 1} rows -> {out}")
 
 
@@ -99,12 +117,17 @@ def _names(scores: list[Path], given: list[str] | None) -> list[str]:
     return names
 
 
-def _evaluate(scores: list[Path], names: list[str]) -> Evaluation:
-    from unmask.cli.console import note
+def _read(scores: list[Path], names: list[str]) -> dict[str, Scores]:
     from unmask.detectors.scores import read_scores
+
+    return {name: read_scores(path) for name, path in zip(names, scores, strict=True)}
+
+
+def _evaluate(scores: dict[str, Scores]) -> Evaluation:
+    from unmask.cli.console import note
     from unmask.evaluation.evaluation import evaluate
 
-    found = evaluate({name: read_scores(path) for name, path in zip(names, scores, strict=True)})
+    found = evaluate(scores)
     for text in found.notes:
         note(f"note: {text}")
     return found
@@ -112,19 +135,19 @@ def _evaluate(scores: list[Path], names: list[str]) -> Evaluation:
 
 def _show(found: Evaluation) -> None:
     from unmask.cli.console import show_table
-    from unmask.evaluation.evaluation import ALL_SIGNAL
     from unmask.evaluation.tables import p_value_cell, short_cell
 
-    for signal in dict.fromkeys(row.signal for row in found.rows):
-        title = "all signal" if signal == ALL_SIGNAL else signal
+    for signal in found.selections:
         cells = []
         for row in found.rows_of(signal):
             efficiencies = list(row.metrics.signal_efficiency.values())[:2]
             best = row.metrics.max_significance_improvement
             numbers = (row.metrics.auc, *efficiencies, best.improvement if best else None)
-            cells.append([row.name, *map(short_cell, numbers)])
+            cells.append([row.name, *(short_cell(number, row.metrics.why_missing) for number in numbers)])
         columns = ("score", "AUC", "eps_S(1e-2)", "eps_S(1e-3)", "max SIC")
-        show_table(f"{title} against background ({found.confidence:.0%} intervals; SIC = eps_S/√eps_B)", columns, cells)
+        show_table(
+            f"{signal} against background ({found.confidence:.0%} intervals; SIC = eps_S/√eps_B)", columns, cells
+        )
     detectors = {row.name for row in found.rows if row.kind == "detector"}
     pairs = [each for each in found.comparisons if each.other in detectors]
     if pairs:
@@ -136,13 +159,17 @@ def _show(found: Evaluation) -> None:
 
 
 def _show_streamed(scores: list[Path], names: list[str], json: bool) -> None:
-    from unmask.cli.console import emit_json, show_table
+    from unmask.cli.console import emit_json, note, show_table
     from unmask.evaluation.streaming_roc import streaming_roc
     from unmask.evaluation.tables import cell
 
-    areas = [streaming_roc(path).auc for path in scores]
+    found = dict(zip(names, map(streaming_roc, scores), strict=True))
+    for name, one in found.items():
+        for text in one.notes:
+            note(f"note: {name}: {text}")
     if json:
-        emit_json([{"scores": str(path), "AUC": vars(auc)} for path, auc in zip(scores, areas, strict=True)])
+        pairs = zip(scores, found.values(), strict=True)
+        emit_json([{"scores": str(path), "AUC": vars(one.auc), "notes": one.notes} for path, one in pairs])
         return
-    rows = [(name, cell(auc)) for name, auc in zip(names, areas, strict=True)]
+    rows = [(name, cell(one.auc)) for name, one in found.items()]
     show_table("signal against background (95% intervals)", ("score", "AUC"), rows)

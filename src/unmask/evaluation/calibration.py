@@ -98,6 +98,11 @@ class Calibration:
         value = (1 + self.n_effective * share) / (1 + self.n_effective)
         return (value, *_interval_of_share(share, variance, self.variance_above[0], confidence))
 
+    @property
+    def n_repeated(self) -> int:
+        """How many of its events (file name and row) it was given before."""
+        return len(self.event_key) - len(np.unique(self.event_key))
+
     def n_known(self, scores: Scores) -> int:
         """How many events are among those that the calibration was made with."""
         return int(np.isin(_event_keys(scores), self.event_key).sum())
@@ -153,6 +158,7 @@ def calibrate(
     if n_signal:
         raise UsageError(f"{n_signal:,} of {len(background):,} events are labelled signal; calibrate with background")
     _check_finite(background.score)
+    _check_finite(background.weight, "weights")
     if not len(background) or background.weight.min() < 0 or background.weight.sum() <= 0:
         raise BadDataError("the weights of the background must not be negative, and not all zero")
     weight = background.weight / background.weight.sum()
@@ -192,6 +198,7 @@ class Flagged:
     ----------
     n_events, weight : number and sum of weights of all events, flagged or not.
     n_known : how many of all events are those that the calibration was made with.
+    n_trained_on : how many of all events the detector has learnt from, as far as that is known.
     """
 
     scores: Scores
@@ -201,6 +208,16 @@ class Flagged:
     n_events: int
     weight: float
     n_known: int
+    n_trained_on: int
+
+    @property
+    def notes(self) -> list[str]:
+        """Why p-values are not what they should be."""
+        reasons = {
+            "are those of the calibration: their p-values say nothing new": self.n_known,
+            "were in the training of the detector: their p-values are too large": self.n_trained_on,
+        }
+        return [f"{n:,} of {self.n_events:,} events {reason}" for reason, n in reasons.items() if n]
 
     def write(self, path: str | Path, *, facts: dict[str, Json] | None = None) -> None:
         """Write them as a Parquet table."""
@@ -219,8 +236,10 @@ def flag(calibration: Calibration, paths: Sequence[str | Path]) -> Flagged:
     Raises
     ------
     UsageError
-        If the scores are known to be of another model than the calibration.
+        If the scores are known to be of another model than the calibration, or a file is given twice.
     """
+    if len({Path(path).resolve() for path in paths}) < len(paths):
+        raise UsageError("a scores file is given twice")
     scored_by = ScoredBy.of_files(paths)
     for fact in ("model", "score"):
         known = {getattr(each, fact) for each in (scored_by, calibration.scored_by)} - {None}
@@ -229,26 +248,28 @@ def flag(calibration: Calibration, paths: Sequence[str | Path]) -> Flagged:
                 f"the scores are of another model ({scored_by}) than the calibration ({calibration.scored_by}): "
                 "calibrate with background scored by the same model"
             )
-    n_events, weight, n_known = 0, 0.0, 0
+    n_events, weight, n_known, n_trained_on = 0, 0.0, 0, 0
     kept = []
     for chunk in _chunks(paths):
         n_events += len(chunk)
         weight += float(chunk.weight.sum())
         n_known += calibration.n_known(chunk)
+        n_trained_on += 0 if chunk.was_trained_on is None else int(chunk.was_trained_on.sum())
         _check_finite(chunk.score)
+        _check_finite(chunk.weight, "weights")
         kept.append(select(chunk, chunk.score >= calibration.threshold))
     if not kept:
         raise UsageError("the scores files hold no events")
     flagged = concatenate_scores(kept)
     flagged = select(flagged, np.argsort(-flagged.score, kind="stable"))
     value, low, high = calibration.p_values(flagged.score)
-    return Flagged(flagged, value, low, high, n_events, weight, n_known)
+    return Flagged(flagged, value, low, high, n_events, weight, n_known, n_trained_on)
 
 
-def _check_finite(score: npt.NDArray[np.float64]) -> None:
-    n_bad = np.count_nonzero(~np.isfinite(score))
+def _check_finite(values: npt.NDArray[np.float64], name: str = "scores") -> None:
+    n_bad = np.count_nonzero(~np.isfinite(values))
     if n_bad:
-        raise BadDataError(f"{n_bad:,} of {len(score):,} scores are NaN or infinite")
+        raise BadDataError(f"{n_bad:,} of {len(values):,} {name} are NaN or infinite")
 
 
 def _chunks(paths: Sequence[str | Path]) -> Iterator[Scores]:

@@ -15,11 +15,14 @@ from unmask.detectors.scores import Scores
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.comparison import Difference, align, difference_of
 from unmask.evaluation.metrics import Metrics, measure, placements
+from unmask.evaluation.roc import split_classes
 from unmask.evaluation.trivial import RANDOM, trivial_scores
 from unmask.events.event_set import BACKGROUND, SIGNAL, UNKNOWN
 
 #: Stands for all signal processes together.
-ALL_SIGNAL = "all"
+ALL_SIGNAL = "all signal"
+#: Fewer events than this do not tell how much they fluctuate.
+MIN_EVENTS = 10
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,11 @@ class Evaluation:
     improvement_over_signals: dict[str, ImprovementOverSignals]
     notes: tuple[str, ...]
 
+    @property
+    def selections(self) -> tuple[str, ...]:
+        """All signal together, and the signal processes if there are several."""
+        return tuple(dict.fromkeys(row.signal for row in self.rows))
+
     def rows_of(self, signal: str = ALL_SIGNAL) -> tuple[Row, ...]:
         """The rows of one signal process; by default of all together."""
         return tuple(row for row in self.rows if row.signal == signal)
@@ -101,16 +109,17 @@ def evaluate(
     aligned = _aligned(scores)
     first = next(iter(aligned.values()))
     is_signal, weight = first.label == SIGNAL, first.weight
-    notes = _notes(aligned)
+    notes = notes_on(aligned)
     values = {name: each.score for name, each in aligned.items()}
-    if first.scalars is None:
+    scalars = next((each.scalars for each in aligned.values() if each.scalars is not None), None)
+    if scalars is None:
         notes.append("no trivial scores beside the detectors: the scores files hold no numbers of objects, HT and MET")
         trivial = {}
     else:
-        trivial = trivial_scores(first.scalars, first.label == BACKGROUND, weight, seed=seed)
+        trivial = trivial_scores(scalars, first.label == BACKGROUND, weight, seed=seed)
         clash = sorted(trivial.keys() & values.keys())
         if clash:
-            raise UsageError(f"{clash[0]!r} is the name of a trivial score; give the detector another name")
+            raise UsageError(f"{clash[0]!r} is the name of a trivial score; call the detector, or its file, otherwise")
     signals = {word: int(np.count_nonzero(chosen)) for word, chosen in _signal_processes(first).items()}
     rows = []
     for signal, chosen in _selections(first).items():
@@ -125,11 +134,17 @@ def evaluate(
                 seed=seed,
             )
             rows.append(Row(name, kind, signal, found))
+    n_background = int(np.count_nonzero(~is_signal))
+    notes += [
+        f"only {n} events of {name}: their intervals and p-values cannot be trusted"
+        for name, n in (("background", n_background), *signals.items())
+        if n < MIN_EVENTS
+    ]
     comparisons = _comparisons(values, trivial, is_signal, weight, confidence)
     notes += _beaten(comparisons, values, trivial)
     return Evaluation(
         confidence=confidence,
-        n_background=int(np.count_nonzero(~is_signal)),
+        n_background=n_background,
         signals=signals,
         rows=tuple(rows),
         comparisons=comparisons,
@@ -151,17 +166,21 @@ def _aligned(scores: Mapping[str, Scores]) -> dict[str, Scores]:
                 f"{n_unknown:,} of {len(each):,} events have no label; score files with --label or --signal-process",
                 path=name,
             )
-        n_bad = np.count_nonzero(~np.isfinite(each.score))
-        if n_bad:
-            raise BadDataError(f"{n_bad:,} of {len(each):,} scores are NaN or infinite", path=name)
-        if len(np.unique(each.label)) < 2:
-            raise UsageError(f"{name}: signal and background events are both needed; all events are of one class")
+        try:
+            split_classes(each.score, each.label == SIGNAL, each.weight)
+        except BadDataError as error:
+            raise BadDataError(str(error), path=name) from None
+        except UsageError as error:
+            raise UsageError(f"{name}: {error}") from None
+        if ALL_SIGNAL in _signal_processes(each):
+            raise UsageError(f"{name}: a process is called {ALL_SIGNAL!r}, which stands for all of them together")
     return {first_name: first} | {
         name: align(each, first, name=name, reference_name=first_name) for name, each in others
     }
 
 
-def _notes(scores: Mapping[str, Scores]) -> list[str]:
+def notes_on(scores: Mapping[str, Scores]) -> list[str]:
+    """What must be known of scores, whether or not the events have labels."""
     notes = []
     for name, each in scores.items():
         if each.score.min() == each.score.max():

@@ -24,11 +24,20 @@ class Estimate:
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
 
 
-def logit_interval(value: float, error: float, confidence: float) -> Estimate:
-    """The interval of a value in (0, 1) with a standard error, symmetric in the logit."""
-    if not 0 < value < 1:  # perfect separation, where the error is 0
-        return Estimate(value, value, value)
-    half = norm.ppf((1 + confidence) / 2) * error / (value * (1 - value))
+def logit_interval(value: float, error: float, confidence: float, n_trials: float) -> Estimate:
+    """The interval of a value in (0, 1) with a standard error, symmetric in the logit.
+
+    A value of 0 or 1 has no such error; there it is the interval of Clopper and Pearson for ``n_trials`` independent
+    trials, none or all of which pass. For an area under a ROC curve these are pairs of a signal and a background event,
+    each in one pair at most. With negative weights a value can lie outside; its interval is symmetric as it is.
+    """
+    half = norm.ppf((1 + confidence) / 2) * error
+    if value in (0, 1):
+        low, high = clopper_pearson(np.array([value * n_trials]), n_trials, confidence)
+        return Estimate(value, float(low[0]), float(high[0]))
+    if not 0 < value < 1:
+        return Estimate(value, float(value - half), float(value + half))
+    half /= value * (1 - value)
     return Estimate(value, float(expit(logit(value) - half)), float(expit(logit(value) + half)))
 
 

@@ -31,6 +31,8 @@ BACKGROUND_EFFICIENCIES = (1e-2, 1e-3, 1e-4)
 SIGNAL_EFFICIENCY = 1e-2
 #: Equal bins over the pooled range, in which the overlap of the score histograms is measured.
 OVERLAP_BINS = 100
+#: What stands in the place of a number.
+TOO_FEW, NEGATIVE_WEIGHTS = "too few events", "neg. weights"
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,11 @@ class Metrics:
     overlap_area: Estimate | None
     max_significance_improvement: MaxImprovement | None
     total_improvement: Estimate | None
+
+    @property
+    def why_missing(self) -> str:
+        """Why a number is None, in words."""
+        return TOO_FEW if self.best_threshold else NEGATIVE_WEIGHTS
 
 
 def measure(
@@ -121,7 +128,8 @@ def roc_auc(
     0.875
     """
     placed = placements(score, is_signal, weight)
-    return logit_interval(placed.mean(), np.sqrt(placed.variance()), confidence)
+    n_pairs = min(map(n_effective, (placed.signal_weight, placed.background_weight)))
+    return logit_interval(placed.mean(), np.sqrt(placed.variance()), confidence, n_pairs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,9 +224,10 @@ def overlap_area(
     area = float(np.minimum(share_s, share_b).sum())
     variance = _variance_of_share(share_s[is_less].sum(), square_s[is_less].sum(), square_s.sum())
     variance += _variance_of_share(share_b[~is_less].sum(), square_b[~is_less].sum(), square_b.sum())
-    error = np.sqrt(variance)
-    high = logit_interval(min(area + _shortfall(share_s - share_b, square_s + square_b), 1.0), error, confidence).high
-    return Estimate(area, logit_interval(area, error, confidence).low, high)
+    error, n_least = np.sqrt(variance), min(map(n_effective, (w_signal, w_background)))
+    largest = min(area + _shortfall(share_s - share_b, square_s + square_b), 1.0)
+    high = logit_interval(largest, error, confidence, n_least).high
+    return Estimate(area, logit_interval(area, error, confidence, n_least).low, high)
 
 
 def _shortfall(difference: FloatArray, variance: FloatArray) -> float:
@@ -342,10 +351,14 @@ def _share_below(values: FloatArray, others: FloatArray, weights: FloatArray) ->
     return np.asarray((below + up_to) / 2 / cumulated[-1])
 
 
+def n_effective(weights: FloatArray) -> float:
+    """Number of events of equal weight that fluctuate as much."""
+    return float(weights.sum() ** 2 / (weights**2).sum())
+
+
 def _variance_of_mean(values: FloatArray, weights: FloatArray) -> float:
-    mean = np.average(values, weights=weights)
-    n_effective = weights.sum() ** 2 / (weights**2).sum()
-    bessel = n_effective / max(n_effective - 1, 1)
+    mean, n_events = np.average(values, weights=weights), n_effective(weights)
+    bessel = n_events / max(n_events - 1, 1)
     return float(bessel * (weights**2 * (values - mean) ** 2).sum() / weights.sum() ** 2)
 
 

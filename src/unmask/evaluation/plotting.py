@@ -92,8 +92,7 @@ class Drawing:
         path = Path(path)
         paths = [path.with_name(f"{path.name}.{one}") for one in formats] or [path]
         for one in paths:
-            if one.suffix.lstrip(".") not in FORMATS:
-                raise UsageError(f"{one}: a figure is written as {', '.join(FORMATS)}")
+            check_format(one.suffix.lstrip("."), str(one))
         with _applied(self.style), ExitStack() as stack:
             for one in paths:
                 metadata = _NO_DATE[one.suffix.lstrip(".")]
@@ -106,6 +105,12 @@ class Drawing:
         with _applied(self.style):
             self.figure.savefig(text, format="svg", metadata=_NO_DATE["svg"])
         return svg_element(text.getvalue(), name, title)
+
+
+def check_format(name: str, what: str) -> None:
+    """Refuse a format that figures are not written in, saying ``what`` asks for it."""
+    if name not in FORMATS:
+        raise UsageError(f"{what}: a figure is written as {', '.join(FORMATS)}")
 
 
 def svg_element(svg: str, name: str, title: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from unmask.detectors.scores import Scores
 from unmask.evaluation.intervals import Estimate
 from unmask.evaluation.metrics import OVERLAP_BINS, overlap_area, roc_auc
 from unmask.evaluation.plotting import (
@@ -24,6 +25,7 @@ from unmask.evaluation.plotting import (
     new_figure,
 )
 from unmask.evaluation.roc import Roc, highest_at, max_sic, roc_band, roc_curve
+from unmask.events.event_set import SIGNAL
 
 FloatArray = npt.NDArray[np.float64]
 #: Score, whether it is signal, and weight of each event; None for equal weights.
@@ -183,6 +185,11 @@ def _score_figures(scores: Mapping[str, ScoredEvents], style: Style) -> Iterator
 
 def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def drawable(scores: Mapping[str, Scores]) -> dict[str, ScoredEvents]:
+    """Those of the scores that figures can be drawn of: with negative weights there are no efficiencies."""
+    return {name: (one.score, one.label == SIGNAL, one.weight) for name, one in scores.items() if one.weight.min() >= 0}
 
 
 def write_score_figures(

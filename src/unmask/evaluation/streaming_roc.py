@@ -36,6 +36,7 @@ class StreamedRoc:
     background_efficiency, signal_efficiency : points of the curve, at the background efficiencies asked for. Empty if
         there are negative weights, with which the curve is no function.
     n_signal, n_background : numbers of events.
+    notes : what a reader must know besides the numbers.
     """
 
     auc: Estimate
@@ -43,6 +44,7 @@ class StreamedRoc:
     signal_efficiency: FloatArray
     n_signal: int
     n_background: int
+    notes: tuple[str, ...]
 
 
 def streaming_roc(
@@ -64,7 +66,7 @@ def streaming_roc(
     Raises
     ------
     BadDataError
-        If scores are not finite, or weights do not add up to a positive number.
+        If scores or weights are not finite, or weights do not add up to a positive number.
     UsageError
         If signal or background is missing, or a background efficiency is none.
     """
@@ -90,6 +92,8 @@ class _Pieces:
     n_events: list[int] = field(default_factory=lambda: [0, 0])
     weights: tuple[list[float], list[float]] = field(default_factory=lambda: ([], []))
     has_negative_weights: bool = False
+    n_unlabelled: int = 0
+    n_trained_on: int = 0
 
     def add(self, rows: npt.NDArray[np.void], path: Path) -> None:
         for one, is_one in ((_SIGNAL, rows["is_signal"]), (_BACKGROUND, ~rows["is_signal"])):
@@ -98,6 +102,13 @@ class _Pieces:
         self.has_negative_weights |= bool((rows["weight"] < 0).any())
         rows[np.argsort(rows["score"], kind="stable")].tofile(path)
         self.paths.append(path)
+
+    def notes(self) -> tuple[str, ...]:
+        n_unlabelled, n_trained_on = self.n_unlabelled, self.n_trained_on
+        notes = [f"{n_unlabelled:,} events have no label and are left out"] if n_unlabelled else []
+        if n_trained_on:
+            notes.append(f"the detector was trained on {n_trained_on:,} of these events: its numbers are too good")
+        return tuple(notes)
 
     def check(self) -> None:
         if not all(self.n_events):
@@ -125,9 +136,13 @@ def _write_pieces(files: Iterable[str | Path], folder: Path, piece_events: int) 
             rows = np.empty(np.count_nonzero(is_labelled), _ROW)
             rows["score"], rows["weight"] = chunk.score[is_labelled], chunk.weight[is_labelled]
             rows["is_signal"] = chunk.label[is_labelled] == SIGNAL
-            n_bad = np.count_nonzero(~np.isfinite(rows["score"]))
-            if n_bad:
-                raise BadDataError(f"{n_bad:,} of {len(rows):,} scores are NaN or infinite", path=file)
+            for name in ("score", "weight"):
+                n_bad = np.count_nonzero(~np.isfinite(rows[name]))
+                if n_bad:
+                    raise BadDataError(f"{n_bad:,} of {len(rows):,} {name}s are NaN or infinite", path=file)
+            pieces.n_unlabelled += len(chunk) - len(rows)
+            if chunk.was_trained_on is not None:
+                pieces.n_trained_on += int(np.count_nonzero(chunk.was_trained_on[is_labelled]))
             if n_waiting + len(rows) > piece_events:
                 flush()
             waiting.append(rows)
@@ -196,6 +211,7 @@ class _Sums:
 
     def __init__(self, pieces: _Pieces, wanted: FloatArray) -> None:
         self.n_events = np.array(pieces.n_events)
+        self.notes = pieces.notes()
         self.total = np.array([fsum(weights) for weights in pieces.weights])
         self.below, self.n_below = np.zeros(2), np.zeros(2)
         #: By class, of the places p of its events among the other class: sums of w, w p, w^2, w^2 p, w^2 p^2.
@@ -225,16 +241,18 @@ class _Sums:
 
     def result(self, confidence: float) -> StreamedRoc:
         sums = np.array([[fsum(part[i, j] for part in self.moments) for j in (0, 1)] for i in range(5)])
-        variance = 0.0
+        variance, n_pairs = 0.0, np.inf
         for w, wp, w2, w2p, w2p2 in sums.T:
             mean, n_effective = wp / w, w**2 / w2
             spread = max(w2p2 - 2 * mean * w2p + mean**2 * w2, 0.0)
             variance += n_effective / max(n_effective - 1, 1) * spread / w**2
+            n_pairs = min(n_pairs, n_effective)
         area = float(sums[1, _SIGNAL] / sums[0, _SIGNAL])
         return StreamedRoc(
-            auc=logit_interval(area, np.sqrt(variance), confidence),
+            auc=logit_interval(area, np.sqrt(variance), confidence, n_pairs),
             background_efficiency=self.wanted,
             signal_efficiency=self.signal_efficiency,
             n_signal=int(self.n_events[_SIGNAL]),
             n_background=int(self.n_events[_BACKGROUND]),
+            notes=self.notes,
         )

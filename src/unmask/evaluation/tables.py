@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterable, Sequence
 from math import ceil, log10
 
 from unmask.evaluation.comparison import Difference
 from unmask.evaluation.evaluation import ALL_SIGNAL, Evaluation, Row
 from unmask.evaluation.intervals import Estimate
-from unmask.evaluation.metrics import BACKGROUND_EFFICIENCIES, SIGNAL_EFFICIENCY, Metrics
+from unmask.evaluation.metrics import BACKGROUND_EFFICIENCIES, SIGNAL_EFFICIENCY, TOO_FEW, Metrics
 
-TOO_FEW = "too few events"
+IMPROVEMENT_TITLE = "Total improvement over the signals"
+IMPROVEMENT_HEADER = ("method", "smallest", "median", "largest", "signals with enough events")
 LEADERBOARD_HEADER = ("Signal", "Model", "Chan", "AUC", "1e-2", "1e-3", "1e-4")
 
 #: Columns after the method: in Markdown, in LaTeX.
@@ -30,26 +32,26 @@ _LATEX_ESCAPES = {
 }  # fmt: skip
 
 
-def cell(estimate: Estimate | None) -> str:
-    """A number with as many digits as its interval bears.
+def cell(estimate: Estimate | None, missing: str = TOO_FEW) -> str:
+    """A number with as many digits as its interval bears, or why it is ``missing``.
 
     >>> cell(Estimate(0.98012, 0.9789, 0.9812)), cell(Estimate(0.00213, 0.0011, 0.0034)), cell(None)
     ('0.9801 [0.9789, 0.9812]', '0.0021 [0.0011, 0.0034]', 'too few events')
     """
     if estimate is None:
-        return TOO_FEW
+        return missing
     value, low, high = _rounded(estimate)
     return f"{value} [{low}, {high}]"
 
 
-def short_cell(estimate: Estimate | None) -> str:
+def short_cell(estimate: Estimate | None, missing: str = TOO_FEW) -> str:
     """The same in less space: the larger half of the interval.
 
     >>> short_cell(Estimate(0.704, 0.677, 0.73))
     '0.704 ± 0.027'
     """
     if estimate is None:
-        return TOO_FEW
+        return missing
     half = max(estimate.high - estimate.value, estimate.value - estimate.low)
     digits = min(max(ceil(-log10(half)) + 1, 2), 4) if half > 0 else 4
     return f"{estimate.value:.{digits}f} ± {half:.{digits}f}"
@@ -60,40 +62,71 @@ def p_value_cell(difference: Difference) -> str:
     return f"{difference.p_value:.2g}" if difference.p_value >= 1e-16 else "< 1e-16"
 
 
+def improvement_rows(evaluation: Evaluation) -> list[list[str]]:
+    """Smallest, median and largest total improvement over the signals, by method; see ``IMPROVEMENT_HEADER``."""
+    return [
+        [name, *(f"{value:.3g}" for value in (one.minimum, one.median, one.maximum)), str(one.n_signals)]
+        for name, one in evaluation.improvement_over_signals.items()
+    ]
+
+
 def markdown_table(evaluation: Evaluation, signal: str = ALL_SIGNAL) -> str:
     """The table of one signal process, or of all together: method, AUC, eps_S at fixed eps_B, eps_B at fixed eps_S."""
-    rows = [[row.name.replace("|", r"\|"), *_cells(row.metrics)] for row in evaluation.rows_of(signal)]
-    header = ["method", *(name for name, _ in HEADERS)]
+    rows = [[escape_markdown(row.name), *_cells(row.metrics)] for row in evaluation.rows_of(signal)]
+    return _markdown(["method", *(name for name, _ in HEADERS)], rows)
+
+
+def _markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in (header, ["---"] * len(header), *rows))
 
 
-def latex_table(evaluation: Evaluation, signal: str = ALL_SIGNAL) -> str:
-    """The same for a paper (booktabs)."""
-    rows = [
-        [escape_latex(row.name), *(_latex_number(text) for text in _cells(row.metrics))]
-        for row in evaluation.rows_of(signal)
-    ]
+def latex_table(evaluation: Evaluation) -> str:
+    """The same for a paper (booktabs); if there are several signals, one below the other in one table."""
     lines = [
         rf"\begin{{tabular}}{{l{'c' * len(HEADERS)}}}",
         r"\toprule",
         " & ".join(["method", *(name for _, name in HEADERS)]) + r" \\",
-        r"\midrule",
-        *(" & ".join(row) + r" \\" for row in rows),
-        r"\bottomrule",
-        r"\end{tabular}",
     ]
-    return "\n".join(lines) + "\n"
+    for signal in evaluation.selections:
+        lines.append(r"\midrule")
+        if len(evaluation.selections) > 1:
+            lines.append(rf"\multicolumn{{{1 + len(HEADERS)}}}{{l}}{{\textit{{{escape_latex(signal)}}}}} \\")
+        rows = ([escape_latex(row.name), *map(latex_number, _cells(row.metrics))] for row in evaluation.rows_of(signal))
+        lines += [" & ".join(row) + r" \\" for row in rows]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
-def _latex_number(text: str) -> str:
-    return text if text == TOO_FEW else "$" + text.replace(" [", r"\;[") + "$"
+def latex_number(text: str) -> str:
+    r"""A cell as LaTeX prints it; words stay words.
+
+    >>> print(latex_number("0.98 [0.97, 0.99]"), latex_number("0.7 ± 0.1"), latex_number("< 0.002"), latex_number("-"))
+    $0.98\;[0.97, 0.99]$ $0.7 \pm 0.1$ $< 0.002$ -
+    """
+    is_number = text[:1].isdigit() or text.startswith("<")
+    return f"${text.replace(' [', chr(92) + ';[').replace('±', chr(92) + 'pm')}$" if is_number else text
 
 
 def _cells(metrics: Metrics) -> list[str]:
-    background = cell(metrics.background_efficiency)
-    if metrics.background_efficiency is None and metrics.background_efficiency_limit is not None:
-        background = f"< {metrics.background_efficiency_limit:.2g}"
-    return [cell(metrics.auc), cell(metrics.signal_efficiency[BACKGROUND_EFFICIENCIES[0]]), background]
+    return [
+        cell(metrics.auc),
+        cell(metrics.signal_efficiency[BACKGROUND_EFFICIENCIES[0]], metrics.why_missing),
+        cell(metrics.background_efficiency, background_limit(metrics)),
+    ]
+
+
+def background_limit(metrics: Metrics) -> str:
+    """What stands for a background efficiency that cannot be measured: its upper limit, or why there is none."""
+    limit = metrics.background_efficiency_limit
+    return metrics.why_missing if limit is None else f"< {limit:.2g}"
+
+
+def escape_markdown(text: str) -> str:
+    r"""Text in a Markdown table, as it is.
+
+    >>> print(escape_markdown("a|b <c>"))
+    a\|b &lt;c>
+    """
+    return text.replace("|", r"\|").replace("<", "&lt;")
 
 
 def escape_latex(text: str) -> str:
@@ -112,18 +145,31 @@ def all_markdown_tables(evaluation: Evaluation) -> str:
 
 def _sections(evaluation: Evaluation) -> Iterable[str]:
     confidence = f"{evaluation.confidence:.0%} intervals"
-    for signal in dict.fromkeys(row.signal for row in evaluation.rows):
-        title = "all signal" if signal == ALL_SIGNAL else signal
-        yield f"## {title} against background ({confidence})\n\n{markdown_table(evaluation, signal)}"
+    for signal in evaluation.selections:
+        title = f"## {escape_markdown(signal)} against background ({confidence})"
+        yield f"{title}\n\n{markdown_table(evaluation, signal)}"
+    if len(evaluation.signals) > 1:
+        lines = [[escape_markdown(name), *cells] for name, *cells in improvement_rows(evaluation)]
+        yield f"## {IMPROVEMENT_TITLE}\n\n{_markdown(IMPROVEMENT_HEADER, lines)}"
     if evaluation.comparisons:
         lines = [
-            f"| {each.name} | {each.other} | {cell(each.difference)} | {p_value_cell(each.difference)} |"
-            for each in evaluation.comparisons
+            [escape_markdown(one.name), escape_markdown(one.other), cell(one.difference), p_value_cell(one.difference)]
+            for one in evaluation.comparisons
         ]
-        head = "| method | less | difference of AUCs | p-value |\n|---|---|---|---|\n"
-        yield f"## Paired differences, all signal ({confidence})\n\n{head}" + "\n".join(lines) + "\n"
+        table = _markdown(["method", "less", "difference of AUCs", "p-value"], lines)
+        yield f"## Paired differences, all signal ({confidence})\n\n{table}"
     if evaluation.notes:
         yield "## Notes\n\n" + "\n".join(f"- {note}" for note in evaluation.notes) + "\n"
+
+
+def result_files(evaluation: Evaluation, channel: str = "") -> dict[str, str]:
+    """All that is written of an evaluation besides figures: texts by the names of their files."""
+    return {
+        "metrics.json": json.dumps(evaluation.to_json(), indent=1) + "\n",
+        "table.md": all_markdown_tables(evaluation),
+        "table.tex": latex_table(evaluation),
+        "leaderboard.csv": leaderboard(evaluation, channel),
+    }
 
 
 def leaderboard(evaluation: Evaluation, channel: str) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from unmask.detectors.p_values import p_values
+
 FloatArray = npt.NDArray[np.float64]
 
 #: Column of a scores file -> name of the score.
@@ -36,28 +38,9 @@ def trivial_scores(
     what a search would take from its control region, and it knows nothing of the signal.
     """
     scores = {name: np.asarray(scalars[column], np.float64) for column, name in SCALAR_NAMES.items()}
-    surprise = -np.log(
-        [upper_p_value(values, values[is_background], weight[is_background]) for values in scores.values()]
-    )
+    surprise = -np.log([p_values(values[is_background], values, weight[is_background]) for values in scores.values()])
     return scores | {
         FISHER: surprise.sum(axis=0),
         SMALLEST: surprise.max(axis=0),
         RANDOM: np.random.default_rng(seed).random(len(weight)),
     }
-
-
-def upper_p_value(values: FloatArray, reference: FloatArray, weight: FloatArray) -> FloatArray:
-    """P(this or more) for each value among weighted reference values: (1 + n) / (1 + N) in effective numbers.
-
-    >>> upper_p_value(np.array([0.0, 2.0, 9.0]), np.array([1.0, 2.0, 3.0]), np.ones(3))
-    array([1.  , 0.75, 0.25])
-    """
-    n_effective = weight.sum() ** 2 / (weight**2).sum()
-    return np.asarray((1 + n_effective * share_at_least(values, reference, weight)) / (1 + n_effective))
-
-
-def share_at_least(values: FloatArray, reference: FloatArray, weight: FloatArray) -> FloatArray:
-    """Share of the reference at or above each value."""
-    order = np.argsort(reference, kind="stable")
-    above = np.concatenate([np.cumsum(weight[order][::-1])[::-1], [0.0]])
-    return np.asarray(above[np.searchsorted(reference[order], values, side="left")] / above[0])

@@ -41,6 +41,11 @@ class Preset:
         """Make the detector, not fitted yet; ``changes`` override settings."""
         where = f"{self.name}, [detector]"
         kind, settings = _kind_and_settings(self.detector, changes or {}, DETECTORS, where)
+        if kind == "combination":
+            raise UsageError(
+                "a combination is not trained but made of trained detectors: "
+                "unmask combine validation.parquet --model ONE --model OTHER --out BOTH"
+            )
         chosen = detector_class(kind)
         given = {} if tokenizer is None else {"tokenizer": tokenizer}
         return chosen(**checked_arguments(chosen, settings | given, where=where))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,14 +12,14 @@ from unmask.detectors.scores import Scores, read_scores
 from unmask.evaluation.evaluation import evaluate
 from unmask.evaluation.plotting import FORMATS, svg_element, write_drawings
 from unmask.evaluation.report import Figure, write_report
-from unmask.evaluation.score_figures import write_score_figures
-from unmask.evaluation.tables import all_markdown_tables, latex_table, leaderboard
+from unmask.evaluation.score_figures import drawable, write_score_figures
+from unmask.evaluation.tables import result_files
 from unmask.evaluation.token_figures import draw_type_losses
 from unmask.evaluation.training_figures import draw_training
 from unmask.events.event_set import SIGNAL
 from unmask.events.readers import read_events
 from unmask.studies.configurations import Study
-from unmask.studies.study_tables import published_notes, study_tables
+from unmask.studies.study_tables import StudyTable, published_notes, study_tables
 from unmask.studies.token_drawings import token_drawings, token_types
 from unmask.tokenizers.base import Tokenizer
 from unmask.training.loop import LOG
@@ -31,24 +30,16 @@ SUMMARY = "summary.md"
 MAX_DRAWN_EVENTS = 10_000
 
 
-def write_results(folder: Path, study: Study, scores: Mapping[str, Scores]) -> None:
+def write_results(folder: Path, study: Study, scores: Mapping[str, Scores], costs: StudyTable) -> None:
     """Evaluate detectors and write metrics, tables and figures to a folder."""
     found = evaluate(scores)
-    tables = list(study_tables(found, study))
+    tables = [*study_tables(found, study), *([costs] if costs.rows else [])]
     notes = [*published_notes(found, study), *found.notes]
     texts = [f"## {table.title}\n\n{table.markdown()}\n" for table in tables]
     summary = "".join([*texts, *(f"- {note}\n" for note in notes)])
-    contents = {
-        "metrics.json": json.dumps(found.to_json(), indent=1) + "\n",
-        SUMMARY: summary,
-        "summary.tex": "\n".join(table.latex() for table in tables),
-        "table.md": all_markdown_tables(found),
-        "table.tex": latex_table(found),
-        "leaderboard.csv": leaderboard(found, channel=study.channel),
-    }
-    drawn = {
-        name: (one.score, one.label == SIGNAL, one.weight) for name, one in scores.items() if one.weight.min() >= 0
-    }
+    latex = "\n".join(table.latex() for table in tables)
+    contents = {SUMMARY: summary, "summary.tex": latex, **result_files(found, study.channel)}
+    drawn = drawable(scores)
     with atomic_path(folder) as scratch:
         scratch.mkdir()
         for name, text in contents.items():

@@ -15,6 +15,7 @@ from unmask.errors import BadDataError, UsageError
 from unmask.events.event_set import EventSet
 from unmask.events.readers import read_events
 from unmask.studies.configurations import Configuration, Study
+from unmask.studies.costs import cost_table
 from unmask.studies.event_files import EventFiles, EventReader
 from unmask.studies.results import write_configuration_figures, write_results, write_study_report
 from unmask.studies.scoring import BACKGROUND_EFFICIENCIES, N_EXPLAINED, Scorer
@@ -46,7 +47,7 @@ class StudyRun:
     def __post_init__(self) -> None:
         try:
             found = json.loads((self.out / MARK).read_text())["study"]
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             if self.out.exists() and (not self.out.is_dir() or any(self.out.iterdir())):
                 raise UsageError(f"{self.out} exists and is not the folder of a study; choose another name") from None
         except (ValueError, KeyError, TypeError) as error:
@@ -79,7 +80,9 @@ class StudyRun:
         for configuration in self.configurations:
             stages += self._configuration_stages(configuration)
         if self.files.has_signal:
-            inputs = tuple(self._scores(each.name) for each in self.configurations)
+            inputs = tuple(
+                path for each in self.configurations for path in (self._scores(each.name), self._model(each.name))
+            )
             settings = {"published": {**self.study.published}, "notes": {**self.study.notes}}
             stages.append(Stage("results", self._make_results, (self.out / "results",), inputs, settings))
         stages.append(self._report_stage())
@@ -222,7 +225,9 @@ class StudyRun:
 
     def _make_results(self) -> None:
         scores = {each.name: read_scores(self._scores(each.name)) for each in self.configurations}
-        write_results(self.out / "results", self.study, scores)
+        models = {name: self._model(name) for name in scores}
+        costs = cost_table(models, {name: _run_folder(self._tokenizer(name)) for name in scores})
+        write_results(self.out / "results", self.study, scores, costs)
 
     @cached_property
     def _to_learn(self) -> tuple[EventSet, EventSet]:

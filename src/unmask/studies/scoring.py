@@ -65,6 +65,8 @@ class Scorer:
         known = Calibration.load(calibration)
         found = flag(known, [out])
         found.write(flagged, facts=provenance(calibration=sha256_of_file(calibration / MANIFEST), scores=[out.name]))
+        for text in found.notes:
+            self.reporter.note(f"warning: {text}")
         flagged_weight, expected = found.scores.weight.sum(), known.achieved.value * found.weight
         self.reporter.note(
             f"{len(found.scores):,} of {found.n_events:,} events are above the threshold -> {flagged}; sum of weights "

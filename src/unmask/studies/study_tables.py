@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from unmask.evaluation import tables
 from unmask.evaluation.evaluation import Evaluation, Row
 from unmask.evaluation.metrics import BACKGROUND_EFFICIENCIES, Metrics
 from unmask.evaluation.report import Row as ReportRow
 from unmask.evaluation.report import Table as ReportTable
-from unmask.evaluation.tables import HEADERS, escape_latex, short_cell
+from unmask.evaluation.tables import HEADERS, background_limit, escape_latex, escape_markdown, latex_number, short_cell
 from unmask.evaluation.trivial import FISHER
 from unmask.studies.configurations import Study
 
@@ -34,7 +33,7 @@ class StudyTable:
         | ------ | --- |
         | one    | 0.9 |
         """
-        lines = [self.columns, *self.rows]
+        lines = [self.columns, *((escape_markdown(name), *cells) for name, *cells in self.rows)]
         widths = [max(len(line[i]) for line in lines) for i in range(len(self.columns))]
         lines.insert(1, tuple("-" * width for width in widths))
         return "".join(
@@ -43,7 +42,7 @@ class StudyTable:
 
     def latex(self) -> str:
         """The table for a paper (booktabs)."""
-        rows = [" & ".join([escape_latex(name), *map(_latex_number, cells)]) for name, *cells in self.rows]
+        rows = [" & ".join([escape_latex(name), *map(latex_number, cells)]) for name, *cells in self.rows]
         head = [rf"\begin{{tabular}}{{l{'c' * (len(self.columns) - 1)}}}", r"\toprule"]
         body = [" & ".join(self.latex_columns) + r" \\", r"\midrule", *(f"{row} \\\\" for row in rows)]
         return "\n".join([f"% {self.title}", *head, *body, r"\bottomrule", r"\end{tabular}"]) + "\n"
@@ -107,14 +106,5 @@ def signals_table(evaluation: Evaluation) -> StudyTable:
 def _numbers(metrics: Metrics) -> Iterator[str]:
     """AUC, eps_S at eps_B = 1 %, eps_B at eps_S = 1 %: the columns of ``HEADERS``."""
     yield short_cell(metrics.auc)
-    yield short_cell(metrics.signal_efficiency[BACKGROUND_EFFICIENCIES[0]])
-    limit = metrics.background_efficiency_limit
-    if metrics.background_efficiency is None and limit is not None:
-        yield f"< {limit:.2g}"
-    else:
-        yield short_cell(metrics.background_efficiency)
-
-
-def _latex_number(text: str) -> str:
-    is_number = text[:1].isdigit() or text.startswith("<")
-    return f"${text.replace('±', chr(92) + 'pm')}$" if is_number and text != tables.TOO_FEW else text
+    yield short_cell(metrics.signal_efficiency[BACKGROUND_EFFICIENCIES[0]], metrics.why_missing)
+    yield short_cell(metrics.background_efficiency, background_limit(metrics))

@@ -218,6 +218,7 @@ class _Run:
         self.step: Callable[[Tensor], None] = self._plain_step
         self.n_plain_steps = 0
         self.loss_sum = torch.zeros((), device=device)
+        self.fingerprint = task.fingerprint()  # once: it reads all data
 
     def epoch(self, reporter: Reporter) -> None:
         settings, epoch = self.settings, len(self.history)
@@ -331,7 +332,7 @@ class _Run:
     def identity(self) -> dict[str, Any]:
         """What must not differ between the parts of one run; the device, the length and the processes may."""
         settings = {k: v for k, v in asdict(self.settings).items() if k not in ("max_epochs", "device")}
-        return settings | {"data and network": self.task.fingerprint()}
+        return settings | {"data and network": self.fingerprint}
 
     def save(self) -> None:
         if self.folder is None or self.processes.rank:

@@ -40,12 +40,18 @@ class Plan:
     tokenizer: str | None = None
 
     def __post_init__(self) -> None:
-        kind = self.preset.tokenizer.get("kind")
+        kind, detector = self.preset.tokenizer.get("kind"), self.preset.detector.get("kind")
         if self.target == "tokenizer" and kind != "vqvae":
             choices = [name for name in preset_names() if load_preset(name).tokenizer.get("kind") == "vqvae"]
+            found = f"is a {kind}, which has nothing to tune" if kind else f"does not exist ({detector} has none)"
             raise UsageError(
-                f"the tokenizer of preset {self.preset.name} is a {kind}, which has nothing to tune; "
-                f"choose a VQ-VAE: {', '.join(choices)}"
+                f"the tokenizer of preset {self.preset.name} {found}; choose a VQ-VAE: {', '.join(choices)}"
+            )
+        if self.target == "detector" and detector != "masked-token":
+            choices = [name for name in preset_names() if load_preset(name).detector["kind"] == "masked-token"]
+            raise UsageError(
+                f"preset {self.preset.name} is a {detector} detector; only masked-token detectors have a search space: "
+                f"{', '.join(choices)}"
             )
         if self.target == "detector" and kind == "vqvae" and self.tokenizer is None:
             raise UsageError(

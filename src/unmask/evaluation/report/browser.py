@@ -9,9 +9,9 @@ import numpy as np
 
 from unmask.artifacts import Json
 from unmask.detectors.explanations import ExplainedEvent
+from unmask.detectors.p_values import p_values
 from unmask.detectors.scores import Scores
 from unmask.evaluation.report.inputs import Run
-from unmask.evaluation.trivial import upper_p_value
 from unmask.events.event_set import BACKGROUND, LABEL_NAMES
 
 #: Events of each detector that the page holds, which keeps it small.
@@ -51,8 +51,8 @@ def event_lists(runs: Sequence[Run]) -> list[EventList]:
         if run.explanations is None:
             continue
         shown = run.explanations.events[:MAX_EVENTS]
-        p_values = _p_values(run.scores, [event.score for event in shown])
-        rows = [_row(event, p_value) for event, p_value in zip(shown, p_values, strict=True)]
+        shares = _p_values(run.scores, [event.score for event in shown])
+        rows = [_row(event, p_value) for event, p_value in zip(shown, shares, strict=True)]
         lists.append(
             EventList(
                 number=len(lists),
@@ -119,7 +119,7 @@ def _p_values(scores: Scores, values: list[float]) -> list[str]:
     weight = scores.weight[is_background]
     if not len(weight) or (weight < 0).any():
         return [""] * len(values)
-    return [*map(_share, upper_p_value(np.array(values), scores.score[is_background], weight))]
+    return [*map(_share, p_values(scores.score[is_background], np.array(values), weight))]
 
 
 def _share(share: float) -> str:

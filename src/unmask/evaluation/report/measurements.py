@@ -11,11 +11,18 @@ import numpy as np
 from unmask.detectors.scores import Scores
 from unmask.errors import BadDataError
 from unmask.evaluation.comparison import select
-from unmask.evaluation.evaluation import ALL_SIGNAL, Comparison, Evaluation, evaluate
+from unmask.evaluation.evaluation import ALL_SIGNAL, Comparison, Evaluation, evaluate, notes_on
 from unmask.evaluation.metrics import SIGNAL_EFFICIENCY, Metrics
 from unmask.evaluation.plotting import new_figure
-from unmask.evaluation.score_figures import score_figures_svg
-from unmask.evaluation.tables import cell
+from unmask.evaluation.score_figures import drawable, score_figures_svg
+from unmask.evaluation.tables import (
+    IMPROVEMENT_HEADER,
+    IMPROVEMENT_TITLE,
+    background_limit,
+    cell,
+    improvement_rows,
+    p_value_cell,
+)
 from unmask.events.event_set import BACKGROUND, LABEL_NAMES, SIGNAL, UNKNOWN
 
 
@@ -76,12 +83,12 @@ def measure(scores: Mapping[str, Scores]) -> Measured:
         if not has_both or (one.weight < 0).any():  # no efficiencies
             title = f"Scores of {name}"
             measured.figures.append(Figure(title, _histogram_svg(one, title, f"distribution-{number}")))
+        if not has_both:
+            measured.notes += notes_on({name: one})
     for evaluation in _evaluations(labelled, measured.notes):
         measured.notes += evaluation.notes
         measured.tables += _metrics_tables(evaluation)
-    drawn = {
-        name: (one.score, one.label == SIGNAL, one.weight) for name, one in labelled.items() if (one.weight >= 0).all()
-    }
+    drawn = drawable(labelled)
     if drawn:
         measured.figures += [Figure(title, svg) for title, svg in score_figures_svg(drawn).items()]
     measured.tables.append(_events_table(scores))
@@ -104,14 +111,18 @@ def _evaluations(labelled: Mapping[str, Scores], notes: list[str]) -> list[Evalu
 def _metrics_tables(evaluation: Evaluation) -> list[Table]:
     confidence = f"{evaluation.confidence:.0%} intervals"
     tables = []
-    for signal in dict.fromkeys(row.signal for row in evaluation.rows):
+    for signal in evaluation.selections:
         rows = evaluation.rows_of(signal)
         columns = [_columns(row.metrics) for row in rows]
-        what = "all signal" if signal == ALL_SIGNAL else signal
-        title = f"{what[0].upper()}{what[1:]} against background, {confidence}"
+        title = f"{'All signal' if signal == ALL_SIGNAL else signal} against background, {confidence}"
         cells = [[*each.values()] for each in columns]
         listed = [Row(row.name, found, row.kind == "trivial") for row, found in zip(rows, cells, strict=True)]
         tables.append(Table(title, ["score", *columns[0]], listed))
+    if len(evaluation.signals) > 1:
+        trivial = {row.name for row in evaluation.rows if row.kind == "trivial"}
+        lines = improvement_rows(evaluation)
+        found = [Row(name, [(text, "") for text in texts], name in trivial) for name, *texts in lines]
+        tables.append(Table(IMPROVEMENT_TITLE, [*IMPROVEMENT_HEADER], found))
     detectors = {row.name for row in evaluation.rows if row.kind == "detector"}
     pairs = [pair for pair in evaluation.comparisons if pair.other in detectors]
     if pairs:
@@ -123,20 +134,22 @@ def _metrics_tables(evaluation: Evaluation) -> list[Table]:
 def _columns(metrics: Metrics) -> dict[str, tuple[str, str]]:
     """All metrics, by their headings."""
     best, improvement = metrics.best_threshold, metrics.max_significance_improvement
+    at_signal = f"ε_B at ε_S\u00a0=\u00a0{SIGNAL_EFFICIENCY:g}"
     estimates = {
         "AUC": metrics.auc,
         **{f"ε_S at ε_B\u00a0=\u00a0{at:g}": found for at, found in metrics.signal_efficiency.items()},
-        f"ε_B at ε_S\u00a0=\u00a0{SIGNAL_EFFICIENCY:g}": metrics.background_efficiency,
+        at_signal: metrics.background_efficiency,
         "largest ε_S/√ε_B": improvement.improvement if improvement else None,
         "overlap area": metrics.overlap_area,
         "total improvement": metrics.total_improvement,
     }
-    cells = {name: _value_and_interval(cell(found)) for name, found in estimates.items()}
+    missing = dict.fromkeys(estimates, metrics.why_missing) | {at_signal: background_limit(metrics)}
+    cells = {name: _value_and_interval(cell(found, missing[name])) for name, found in estimates.items()}
     if best:  # in the units of the score, which may be large
         at = best.threshold
         cells["threshold of largest ε_S less ε_B"] = (f"{at.value:.4g}", f"[{at.low:.4g}, {at.high:.4g}]")
     else:
-        cells["threshold of largest ε_S less ε_B"] = _value_and_interval(cell(None))
+        cells["threshold of largest ε_S less ε_B"] = ("", metrics.why_missing)
     return cells
 
 
@@ -146,7 +159,7 @@ def _value_and_interval(text: str) -> tuple[str, str]:
 
 
 def _pair(pair: Comparison) -> Row:
-    cells = [_value_and_interval(cell(pair.difference)), (f"{pair.difference.p_value:.2g}", "")]
+    cells = [_value_and_interval(cell(pair.difference)), (p_value_cell(pair.difference), "")]
     return Row(f"{pair.name} less {pair.other}", cells)
 
 
