@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.special import gammaincc, gammaln, logsumexp
+from scipy.special import gammaincc, gammaln
 from torch import Tensor
 
 from unmask.artifacts import Json
@@ -28,8 +28,6 @@ DEFAULT_QUANTITIES: tuple[QuantityName, ...] = ("n_objects", "n_b_jets", "n_lept
 DEFAULT_TRAINING = TrainingSettings(
     max_epochs=30, batch_size=1024, learning_rate=2e-3, schedule="plateau", min_improvement=0.0001
 )
-#: The power of 1/p that is averaged over subsets: 0 would be their mean significance, 1 nearly that of the largest.
-SOFTNESS = 0.7
 
 
 class JointTailDetector(NetworkDetector[LowerBoundTransformer]):
@@ -40,8 +38,8 @@ class JointTailDetector(NetworkDetector[LowerBoundTransformer]):
     that background has as much of any subset of the quantities, or more: they know how the quantities come together in
     background, look only where there is more, and fall without limit beyond the last bin. Under background minus the
     logarithm of such a probability is close to gamma distributed, the wider the more quantities it is of; from these
-    distributions each subset gets a p-value. The score is the logarithm of the mean over all subsets of p^-0.7, a soft
-    maximum: one extreme quantity stays visible beside many ordinary ones, and many slightly high ones add up.
+    distributions each subset gets a p-value. The score is minus the logarithm of the smallest: one extreme quantity
+    stays visible beside many ordinary ones, and many slightly high ones add up.
 
     Parameters
     ----------
@@ -121,8 +119,7 @@ class JointTailDetector(NetworkDetector[LowerBoundTransformer]):
     def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:
         self._check_fitted()
         significance = _minus_log_gamma_tail(self._surprises(events, device), self.shape_)
-        n_subsets = significance.shape[1]
-        return np.asarray(logsumexp(SOFTNESS * significance, axis=1) - np.log(n_subsets))
+        return np.asarray(significance.max(axis=1))
 
     def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:
         self._check_fitted()

@@ -103,6 +103,17 @@ def log_tail(log_probability: Tensor, bins: Tensor, log_share: Tensor) -> Tensor
     return torch.logaddexp(above, own)
 
 
+def _once_each(network: LowerBoundTransformer, bounds: Tensor) -> Tensor:
+    """What the network says of bounds (batch, quantities), asked only once for those that many events share."""
+    n_bins = network.is_bin.sum(1)
+    place_value = torch.cat([torch.ones_like(n_bins[:1]), n_bins[:-1].cumprod(0)])
+    _, which = torch.unique((bounds * place_value).sum(1), return_inverse=True)
+    last = torch.zeros(int(which.max()) + 1, dtype=torch.long, device=bounds.device)
+    last[which] = torch.arange(len(bounds), device=bounds.device)
+    log_probability: Tensor = network(bounds[last])
+    return log_probability[which]
+
+
 @torch.inference_mode()
 def subset_log_tails(network: LowerBoundTransformer, bins: Tensor, log_share: Tensor) -> Tensor:
     """Logarithm of the probability that a background event has as much, or more, of a subset of the quantities.
@@ -118,7 +129,7 @@ def subset_log_tails(network: LowerBoundTransformer, bins: Tensor, log_share: Te
         return total
     for known in range((1 << n) - 1):
         is_known = torch.tensor([bool(known >> i & 1) for i in range(n)], device=bins.device)
-        log_probability = network(bins * is_known)
+        log_probability = _once_each(network, bins * is_known)
         if known:
             total[:, known] /= known.bit_count()
         for i in range(n):
