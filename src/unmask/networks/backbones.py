@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, get_args
@@ -46,7 +47,7 @@ SIZES: dict[SizeName, Size] = {
 }
 
 
-class EventNetwork(nn.Module):
+class EventNetwork(nn.Module, ABC):
     """From events to ``n_out`` numbers each; :func:`make_event_network` makes one.
 
     An event is a row of positions, the missing energy first and then the objects: kinematics (batch, n, 4), which are
@@ -66,21 +67,21 @@ class EventNetwork(nn.Module):
                 if isinstance(module, nn.Linear | nn.LayerNorm):
                     module.register_parameter("bias", None)
 
+    @abstractmethod
     def measure(self, kinematics: Tensor, types: Tensor) -> None:
         """Learn the scale of the inputs from training events."""
-        raise NotImplementedError
 
+    @abstractmethod
     def standardise(self, kinematics: Tensor, types: Tensor) -> Tensor:
         """Inputs (batch, ...) of events."""
-        raise NotImplementedError
 
+    @abstractmethod
     def is_free(self, types: Tensor) -> Tensor:
         """Which of the inputs are numbers that can be changed, neither types nor padding."""
-        raise NotImplementedError
 
+    @abstractmethod
     def of_inputs(self, inputs: Tensor, types: Tensor) -> Tensor:
         """Outputs (batch, n_out) of inputs, which need not be those of any event."""
-        raise NotImplementedError
 
     def forward(self, kinematics: Tensor, types: Tensor) -> Tensor:
         """Outputs (batch, n_out) of events."""
