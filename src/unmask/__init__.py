@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from unmask.detectors import load_detector
+    from unmask.detectors.joint_tail import JointTailDetector
     from unmask.detectors.masked_token import MaskedTokenDetector
     from unmask.events.event_set import EventSet, concatenate_events
     from unmask.events.readers import BadEvents, ReadOptions, read_events, stream_events
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _HOME = {
     "BadEvents": "unmask.events.readers",
     "EventSet": "unmask.events.event_set",
+    "JointTailDetector": "unmask.detectors.joint_tail",
     "LookupTableTokenizer": "unmask.tokenizers.lookup_table",
     "MaskedTokenDetector": "unmask.detectors.masked_token",
     "ReadOptions": "unmask.events.readers",
@@ -45,6 +47,7 @@ _HOME = {
 __all__ = [
     "BadEvents",
     "EventSet",
+    "JointTailDetector",
     "LookupTableTokenizer",
     "MaskedTokenDetector",
     "ReadOptions",
