@@ -85,7 +85,7 @@ class JointTailDetector(NetworkDetector[LowerBoundTransformer]):
         }
         super()._fit(train, validation, run_folder, reporter)
         # One continuous quantity has shape 1. With a count it is less, but its probability is a p-value as it is.
-        self.shape_ = np.maximum(self._surprises(validation, "auto").mean(axis=0), 1.0)
+        self.shape_ = np.maximum(self._surprises(validation, self.training.device).mean(axis=0), 1.0)
 
     def _new_network(self) -> LowerBoundTransformer:
         return LowerBoundTransformer(
