@@ -51,17 +51,8 @@ class CombinationDetector(Detector):
                 member.fit(train, validation, run_folder=run_folder and run_folder / _name(i), reporter=reporter)
         self._learn_tails(validation, "auto")
 
-    def fit(
-        self,
-        train: EventSet,
-        validation: EventSet,
-        *,
-        run_folder: Path | None = None,
-        reporter: Reporter | None = None,
-    ) -> Self:
-        super().fit(train, validation, run_folder=run_folder, reporter=reporter)
-        self.seen_ = self._seen_by_members()
-        return self
+    def _learnt_from(self, train: EventSet) -> SeenEvents | None:  # noqa: ARG002
+        return self._seen_by_members()
 
     def calibrate(self, validation: EventSet, *, device: str = "auto") -> Self:
         """Learn the p-values of members that are all fitted already, from background that none was trained on.
