@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.running import failing, running, unmask
 from tests.evaluation.toy_scores import toy_scores
-from unmask.detectors.scores import Scores, write_scores
+from unmask.detectors.scores import Scores, concatenate_scores, read_scores, write_scores
 from unmask.events.event_set import Names
 
 MODEL = {"model": "a" * 64, "score": "mean"}
@@ -65,6 +65,13 @@ def test_training_events_and_repeated_events_are_noticed(tmp_path: Path) -> None
     assert "trained on 1,500 of these 2,000 events" in result.stderr
     _, notes = running("calibrate", *[tmp_path / "seen.parquet"] * 2, "--out", tmp_path / "twice")
     assert "warning: 2,000 events are given more than once" in notes
+    write_scores(tmp_path / "unknown.parquet", [normal_scores(2000, "elsewhere.csv")])
+    for files in (("seen", "unknown"), ("unknown", "seen")):
+        paths = [tmp_path / f"{name}.parquet" for name in files]
+        _, notes = running("calibrate", *paths, "--out", tmp_path / "-".join(files))
+        assert "trained on 1,500 of these 4,000 events" in notes
+    unknown = read_scores(tmp_path / "unknown.parquet")
+    assert concatenate_scores([unknown, unknown]).was_trained_on is None
     _, notes = running("flag", tmp_path / "cal", tmp_path / "seen.parquet", "--out", tmp_path / "flagged.parquet")
     assert "warning: 1,500 of 2,000 events were in the training of the detector" in notes
 

@@ -82,6 +82,32 @@ def test_the_threshold_keeps_its_word() -> None:
     assert np.mean(hits) > 0.92
 
 
+def test_with_negative_weights_p_values_fall_with_the_score_and_thresholds_keep_their_word() -> None:
+    rng, shares, hits = np.random.default_rng(4), [], []
+    tests = norm.isf([0.5, 0.1, 0.02])
+    for seed in range(300):
+        events = replace(background(1500, seed), weight=np.where(rng.random(1500) < 0.2, -1.0, 1.0))
+        found = calibrate(events, background_efficiency=0.1)
+        shares.append(norm.sf(found.threshold))
+        _, low, high = found.p_values(tests)
+        hits.append([*((low <= norm.sf(tests)) & (norm.sf(tests) <= high))])
+        every, _, _ = found.p_values(np.sort(events.score))
+        assert (np.diff(every) <= 0).all()
+        assert every[0] == 1
+        assert every[-1] > 0
+    assert np.mean(shares) == pytest.approx(0.098, abs=0.002)  # rather too few than too many
+    assert (np.mean(hits, axis=0) > 0.92).all()
+
+
+def test_by_hand_the_larger_share_counts_where_weights_are_negative() -> None:
+    events = toy_scores(np.arange(60), np.zeros(60), weight=np.where(np.arange(60) == 30, -5.0, 1.0))
+    found = calibrate(events, background_efficiency=0.6)
+    # 29 of 54 lie above 30, 24 from there on: 30 itself has no smaller p-value than 31
+    n_effective = 54**2 / (59 + 25)
+    value, _, _ = found.p_values(np.array([29.0, 30.0, 31.0, 32.0]))
+    np.testing.assert_allclose(value, (1 + n_effective * np.array([29, 29, 29, 28]) / 54) / (1 + n_effective))
+
+
 def test_p_values_of_the_shipped_detector_are_uniform_on_background() -> None:
     events = load_sample("gluino")
     events = events[events.label == 0]
@@ -158,7 +184,7 @@ def test_what_is_no_calibration_is_an_error(tmp_path: Path) -> None:
         calibrate(toy_scores(np.ones(1000), np.zeros(1000)), background_efficiency=0.01)
     with pytest.raises(BadDataError, match="NaN"):
         calibrate(toy_scores([1, np.nan], [0, 0]), background_efficiency=0.1)
-    with pytest.raises(BadDataError, match="negative"):
+    with pytest.raises(BadDataError, match="do not add up to a positive number"):
         calibrate(replace(background(10), weight=-np.ones(10)), background_efficiency=0.1)
     write_scores(tmp_path / "nan.parquet", [toy_scores([np.nan], [0])])
     with pytest.raises(BadDataError, match="NaN"):

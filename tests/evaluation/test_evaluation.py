@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pytest
+from scipy.stats import kstest
 
 from tests.evaluation.toy_scores import toy_scalars, toy_scores
 from unmask import load_sample
@@ -81,15 +82,33 @@ def test_trivial_scores_by_hand() -> None:
         "n_b_jets": np.array([2, 2, 2, 2]),
     }
     is_background = np.array([True, True, True, False])
-    found = trivial_scores(scalars, is_background, np.ones(4))
+    found = trivial_scores(scalars, is_background, np.ones(4), np.arange(4))
     assert list(found) == TRIVIAL
     np.testing.assert_array_equal(found["HT"], scalars["ht_mev"])
     # (1 + n at or above) / (1 + 3) of each event: objects, HT, MET, b-jets
     p = np.array([[4, 3, 2, 1], [4, 2, 3, 1], [2, 3, 4, 4], [4, 4, 4, 4]]) / 4
     np.testing.assert_allclose(found[FISHER], -np.log(p).sum(axis=0))
     np.testing.assert_allclose(found[SMALLEST], (-np.log(p)).max(axis=0))
-    again = trivial_scores(scalars, is_background, np.ones(4))[RANDOM]
-    np.testing.assert_array_equal(found[RANDOM], again)
+
+
+def test_the_random_score_is_that_of_the_event_and_the_seed() -> None:
+    scores = two_signals()
+
+    def random(scores: Scores, seed: int = 0) -> npt.NDArray[np.float64]:
+        assert scores.scalars is not None
+        return trivial_scores(scores.scalars, scores.label == 0, scores.weight, scores.event_key, seed=seed)[RANDOM]
+
+    found = random(scores)
+    order = np.random.default_rng(3).permutation(len(scores))
+    np.testing.assert_array_equal(random(select(scores, order)), found[order])
+    np.testing.assert_array_equal(random(select(scores, order[:100])), found[order[:100]])
+    other_file = replace(scores, file_names=Names.constant("other.csv", len(scores)))
+    for other in (random(scores, seed=1), random(other_file)):
+        assert abs(np.corrcoef(found, other)[0, 1]) < 0.1
+    assert kstest(found, "uniform").pvalue > 0.01
+    assert abs(np.corrcoef(found[1:], found[:-1])[0, 1]) < 0.1  # neighbours in the file
+    first, second = (evaluate({"detector": each}, n_replicas=20) for each in (scores, select(scores, order)))
+    assert first.rows_of()[-1].metrics.auc.value == pytest.approx(second.rows_of()[-1].metrics.auc.value)
 
 
 def test_trivial_scores_tell_gluinos_from_background() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,8 @@ class Scores:
     ----------
     token_loss : (n_events, sequence), where it was asked for.
     scalars : trivial scores by name, each (n_events,): number of objects, HT, MET, number of b-jets.
-    was_trained_on : (n_events,), True for events that the detector has learnt from; None where that is not known.
+    was_trained_on : (n_events,), True for events that the detector is known to have learnt from. False is no promise:
+        of very many training events a detector remembers some. None where nothing is known of its training.
     """
 
     score: npt.NDArray[np.float64]
@@ -87,6 +89,13 @@ class Scores:
 
     def __len__(self) -> int:
         return len(self.score)
+
+    @property
+    def event_key(self) -> npt.NDArray[np.int64]:
+        """A number (n_events,) that stands for file name and row: the same event has it in every scores file."""
+        words = [blake2b(word.encode(), digest_size=8).digest() for word in self.file_names.words]
+        files = np.frombuffer(b"".join(words), np.int64)
+        return files[self.file_names.code] + self.row * np.int64(0x1E3779B97F4A7C15)
 
 
 def write_scores(path: str | Path, parts: Iterable[Scores], *, provenance: dict[str, Json] | None = None) -> int:
@@ -151,10 +160,15 @@ def read_scores(path: str | Path) -> Scores:
 
 
 def concatenate_scores(parts: Sequence[Scores]) -> Scores:
-    """Put scores one after the other; what some of them lack, the whole lacks."""
+    """Put scores one after the other.
+
+    Token losses and trivial scores that some of them lack, the whole lacks. What is known of the training of some is
+    kept: of the events of the others it is not known that they were trained on.
+    """
     losses = [part.token_loss for part in parts if part.token_loss is not None]
     scalars = [part.scalars for part in parts if part.scalars is not None]
-    trained_on = [part.was_trained_on for part in parts if part.was_trained_on is not None]
+    is_known = any(part.was_trained_on is not None for part in parts)
+    trained_on = [np.zeros(len(part), np.bool_) if (of := part.was_trained_on) is None else of for part in parts]
     return Scores(
         score=np.concatenate([part.score for part in parts]),
         row=np.concatenate([part.row for part in parts]),
@@ -167,5 +181,5 @@ def concatenate_scores(parts: Sequence[Scores]) -> Scores:
         scalars={name: np.concatenate([some[name] for some in scalars]) for name in SCALARS}
         if len(scalars) == len(parts)
         else None,
-        was_trained_on=np.concatenate(trained_on) if len(trained_on) == len(parts) else None,
+        was_trained_on=np.concatenate(trained_on) if is_known else None,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -105,7 +104,7 @@ class Calibration:
 
     def n_known(self, scores: Scores) -> int:
         """How many events are among those that the calibration was made with."""
-        return int(np.isin(_event_keys(scores), self.event_key).sum())
+        return int(np.isin(scores.event_key, self.event_key).sum())
 
     def save(self, folder: str | Path) -> None:
         """Write it to a folder."""
@@ -143,14 +142,16 @@ def calibrate(
 ) -> Calibration:
     """Find the threshold above which at most ``background_efficiency`` of held-out background lies.
 
-    Events labelled background, or not labelled (a control region), are accepted.
+    Events labelled background, or not labelled (a control region), are accepted. With negative weights the share above
+    a score can fall below that above a higher one; then the larger of the two counts, so that a p-value never grows
+    with the score and is rather too large than too small.
 
     Raises
     ------
     UsageError
         If events are labelled signal, or the efficiency is not between 0 and 1.
     BadDataError
-        If scores are not finite, weights negative, or fewer than ten events are above the threshold.
+        If scores are not finite, the sum of weights is not positive, or fewer than ten events are above the threshold.
     """
     if not 0 < background_efficiency < 1:
         raise UsageError(f"background efficiency {background_efficiency:g}: must be between 0 and 1")
@@ -159,12 +160,13 @@ def calibrate(
         raise UsageError(f"{n_signal:,} of {len(background):,} events are labelled signal; calibrate with background")
     _check_finite(background.score)
     _check_finite(background.weight, "weights")
-    if not len(background) or background.weight.min() < 0 or background.weight.sum() <= 0:
-        raise BadDataError("the weights of the background must not be negative, and not all zero")
+    if background.weight.sum() <= 0:
+        raise BadDataError("the weights of the background events do not add up to a positive number")
     weight = background.weight / background.weight.sum()
     values, code = np.unique(background.score, return_inverse=True)
     sums = [np.bincount(code, weight**power) for power in (1, 2)]
     share, variance = (np.asarray(np.cumsum(each[::-1])[::-1], np.float64) for each in sums)
+    share = np.clip(np.maximum.accumulate(share[::-1])[::-1], 0.0, 1.0)
     share[0] = 1.0  # whatever was rounded on the way
     n_effective = 1 / variance[0]
     fits = (1 + n_effective * share) / (1 + n_effective) <= background_efficiency
@@ -186,7 +188,7 @@ def calibrate(
         wanted=background_efficiency,
         achieved=Estimate(float(share[chosen]), float(low[0]), float(high[0])),
         scored_by=scored_by or ScoredBy(),
-        event_key=np.sort(_event_keys(background)),
+        event_key=np.sort(background.event_key),
     )
 
 
@@ -285,10 +287,3 @@ def _interval_of_share(
     binomial = share * (1 - share)
     n_events = np.divide(binomial, spread, out=np.full_like(share, 1 / all_squares), where=spread > 0)
     return clopper_pearson(n_events * share, n_events, confidence)
-
-
-def _event_keys(scores: Scores) -> npt.NDArray[np.int64]:
-    """A number that stands for file name and row."""
-    words = [blake2b(word.encode(), digest_size=8).digest() for word in scores.file_names.words]
-    files = np.frombuffer(b"".join(words), np.int64)
-    return files[scores.file_names.code] + scores.row * np.int64(0x1E3779B97F4A7C15)

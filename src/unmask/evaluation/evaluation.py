@@ -116,7 +116,7 @@ def evaluate(
         notes.append("no trivial scores beside the detectors: the scores files hold no numbers of objects, HT and MET")
         trivial = {}
     else:
-        trivial = trivial_scores(scalars, first.label == BACKGROUND, weight, seed=seed)
+        trivial = trivial_scores(scalars, first.label == BACKGROUND, weight, first.event_key, seed=seed)
         clash = sorted(trivial.keys() & values.keys())
         if clash:
             raise UsageError(f"{clash[0]!r} is the name of a trivial score; call the detector, or its file, otherwise")

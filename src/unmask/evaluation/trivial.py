@@ -28,6 +28,7 @@ def trivial_scores(
     scalars: Mapping[str, npt.NDArray[Any]],
     is_background: npt.NDArray[np.bool_],
     weight: FloatArray,
+    event_key: npt.NDArray[np.int64],
     *,
     seed: int = 0,
 ) -> dict[str, FloatArray]:
@@ -35,12 +36,21 @@ def trivial_scores(
 
     For the combinations each number becomes a background p-value, P(this or more). Fisher's score is the sum of
     -log p, the other that of the smallest p alone. The p-values come from the background of the same events: that is
-    what a search would take from its control region, and it knows nothing of the signal.
+    what a search would take from its control region, and it knows nothing of the signal. Chance is that of the event
+    (``event_key``, see :class:`Scores`) and the ``seed``: no order of the events, and no other event, changes it.
     """
     scores = {name: np.asarray(scalars[column], np.float64) for column, name in SCALAR_NAMES.items()}
     surprise = -np.log([p_values(values[is_background], values, weight[is_background]) for values in scores.values()])
     return scores | {
         FISHER: surprise.sum(axis=0),
         SMALLEST: surprise.max(axis=0),
-        RANDOM: np.random.default_rng(seed).random(len(weight)),
+        RANDOM: _random_numbers(event_key, seed),
     }
+
+
+def _random_numbers(event_key: npt.NDArray[np.int64], seed: int) -> FloatArray:
+    """Numbers from 0 to 1 that look random, each made of a key and the seed: the finaliser of SplitMix64."""
+    mixed = event_key.astype(np.uint64) + np.random.default_rng(seed).integers(0, 1 << 63, dtype=np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray((mixed ^ (mixed >> np.uint64(31))) / 2.0**64, np.float64)
