@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from tests.cli.running import failing, running
+from tests.cli.running import failing, running, unmask
 from tests.events.readers.event_files import darkmachines_line, example_events
 
 TINY = (
@@ -93,6 +95,57 @@ def test_a_killed_training_goes_on(data: Path, tmp_path: Path) -> None:
     assert f"continuing after epoch {n_epochs}" in progress
     assert "[1/" not in progress  # the background had been split
     assert (out / "report.html").exists()
+
+
+def test_processes_with_different_configurations_share_a_folder(data: Path, tmp_path: Path) -> None:
+    tomls = [tmp_path / f"{name}.toml" for name in ("met", "ht")]
+    for toml in tomls:
+        toml.write_text(f"[detector]\nkind = 'trivial'\nscore = '{toml.stem}'\n")
+    background, out = data / "channel_2b" / "ttbar.csv.gz", tmp_path / "study"
+    command = ("study", "run", "--background", background, "--out", out, "--device", "cpu", "--only")
+    with ThreadPoolExecutor() as pool:  # of threads that wait for processes
+        results = [*pool.map(lambda toml: unmask(*command, toml), tomls)]
+    for result in results:
+        assert result.returncode == 0, result.stderr
+    done = [line.split("] ")[1] for result in results for line in result.stderr.splitlines() if line.startswith("[")]
+    for once in ("background", "detector met", "detector ht", "scores met", "scores ht"):
+        assert done.count(once) == 1, results
+    _, progress = running(*command, ",".join(map(str, tomls)))
+    assert [line.split("] ")[1] for line in progress.splitlines() if line.startswith("[")] == ["report"]
+    report = (out / "report.html").read_text()
+    assert "Scores of met" in report
+    assert "Scores of ht" in report
+
+
+def test_figures_in_the_style_of_an_experiment(data: Path, tmp_path: Path) -> None:
+    files = ("--background", data / "channel_2b" / "ttbar.csv.gz", "--signal", data / "channel_2b" / "ww.csv.gz")
+    toml, out = tmp_path / "ht.toml", tmp_path / "study"
+    toml.write_text("[detector]\nkind = 'trivial'\nscore = 'ht'\n")
+    command = ("study", "run", *files, "--only", toml, "--out", out, "--device", "cpu")
+    running(*command, "--style", "cms")
+    for path in (out / "results" / "figures" / "roc.svg", out / "report.html"):
+        assert "<text" not in path.read_text()  # its font as outlines
+    plan, _ = running(*command, "--dry-run")
+    changed = [line.split("│")[1].strip() for line in plan.splitlines() if "a setting has changed" in line]
+    assert changed == ["figures ht", "results", "report"]
+
+
+def test_what_another_version_made_is_said(data: Path, tmp_path: Path) -> None:
+    toml, out = tmp_path / "ht.toml", tmp_path / "study"
+    toml.write_text("[detector]\nkind = 'trivial'\nscore = 'ht'\n")
+    command = ("study", "run", "--background", data / "channel_2b" / "ttbar.csv.gz", "--only", toml, "--out", out)
+    running(*command)
+    record = out / "stages" / "detector-ht.json"
+    record.write_text(record.read_text().replace(f'"unmask": "{version("unmask")}"', '"unmask": "0.0.7"'))
+    plan, _ = running(*command, "--dry-run")
+    assert plan.count("done (by unmask 0.0.7)") == 1
+    assert "to do" not in plan
+
+
+def test_under_torchrun_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    code, message = failing("study", "run", "gluino", "--out", tmp_path / "out")
+    assert (code, "torchrun is for unmask train" in message) == (2, True)
 
 
 @pytest.mark.parametrize(

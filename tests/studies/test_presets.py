@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from unmask.detectors import Detector
 from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.errors import BadDataError, UsageError
 from unmask.studies.presets import load_preset, preset_names
@@ -41,7 +42,12 @@ def test_every_published_configuration_is_a_preset() -> None:
 @pytest.mark.parametrize("name", sorted(set(preset_names()) - set(PUBLISHED)))
 def test_every_other_preset_can_be_made(name: str) -> None:
     preset = load_preset(name)
-    detector = preset.new_detector(preset.new_tokenizer() if preset.tokenizer else None)
+    if preset.members:
+        detector: Detector = preset.new_combination([load_preset(member).new_detector() for member in preset.members])
+        with pytest.raises(UsageError, match="by unmask study run"):
+            preset.new_detector()
+    else:
+        detector = preset.new_detector(preset.new_tokenizer() if preset.tokenizer else None)
     assert detector.kind == preset.detector["kind"]
     assert preset.description
 

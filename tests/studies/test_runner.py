@@ -13,12 +13,17 @@ import pytest
 
 from unmask import EventSet, load_sample, read_events, write_events
 from unmask.detectors import load_detector
+from unmask.detectors.combination import CombinationDetector
 from unmask.detectors.explanations import read_explanations
 from unmask.detectors.network import NetworkDetector
 from unmask.detectors.scores import read_scores
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.calibration import FLAGGED_TABLE, Calibration
+from unmask.evaluation.plotting import Style
+from unmask.events.event_set import concatenate_events
+from unmask.studies import runner
 from unmask.studies.configurations import DEFAULT, choose_configurations, load_study
+from unmask.studies.estimates import Estimator
 from unmask.studies.event_files import EventFiles, EventReader
 from unmask.studies.runner import StudyRun
 from unmask.studies.stages import Stage, StudyReporter, plan
@@ -64,10 +69,11 @@ def new_run(
     only: Sequence[str] = ("objects",),
     changes: dict[str, object] = TINY,
     seed: int = 1,
+    style: Style = "plain",
 ) -> tuple[StudyRun, Listener]:
     study, listener = load_study(DEFAULT), Listener()
     chosen = choose_configurations(study, only, changes=changes, seed=seed, device="cpu")
-    return StudyRun(out, study, chosen, files, seed, "cpu", listener), listener
+    return StudyRun(out, study, chosen, files, seed, "cpu", listener, style), listener
 
 
 @pytest.fixture(scope="module")
@@ -186,6 +192,159 @@ def test_only_what_is_missing_or_changed_is_done_again(
     assert listener.done == ["signal", *(f"{name} objects" for name in names), "results", "report"]
     assert set(json.loads((out / "results" / "metrics.json").read_text())["signals"]) == {"light", "heavy", "tttt"}
     assert to_do(run) == []
+
+
+def test_a_changed_style_draws_again_and_does_no_more(out: Path, many_signals: EventFiles, tmp_path: Path) -> None:
+    out = shutil.copytree(out, tmp_path / out.name)
+    drawn = [out / "figures" / "objects" / f"{name}.svg" for name in ("training", "type-losses", "code-usage")]
+    before = [path.read_text() for path in drawn]
+    run, _ = new_run(out, many_signals, style="atlas")
+    again = [each.stage for each in plan(run.stages, run.ledger) if each.why]
+    assert [stage.name for stage in again] == ["figures objects", "results", "report"]
+    again[0].make()
+    # The styles of the experiments have text as outlines, the plain one as text.
+    assert all("<text" in svg for svg in before)
+    assert not any("<text" in path.read_text() for path in drawn)
+
+
+def test_what_another_version_made_is_made_again(
+    out: Path, many_signals: EventFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def to_do() -> list[str]:
+        run = new_run(out, many_signals)[0]
+        return [each.stage.name for each in plan(run.stages, run.ledger) if each.why]
+
+    monkeypatch.setattr(runner, "version", lambda _: "99.0")
+    assert to_do() == ["figures objects", "results", "report"]  # nothing is trained again for a new package
+    monkeypatch.undo()
+    monkeypatch.setitem(runner.VERSIONS, "calibration", 2)
+    assert to_do() == ["calibration objects", "search objects", "report"]
+    monkeypatch.setitem(runner.VERSIONS, "detector ddd", 2)
+    assert to_do() == ["calibration objects", "search objects", "report"]
+    monkeypatch.setitem(runner.VERSIONS, "detector masked-token", 2)
+    assert to_do()[:2] == ["detector objects", "scores objects"]
+
+
+FOREST, TRIVIAL, BOTH = "forest.toml", "by-ht.toml", "both.toml"
+
+
+@pytest.fixture
+def combination(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A configuration that combines two others that need no training to speak of."""
+    monkeypatch.chdir(tmp_path)
+    Path(FOREST).write_text('[detector]\nkind = "isolation-forest"\nn_trees = 10\n')
+    Path(TRIVIAL).write_text('[detector]\nkind = "trivial"\nscore = "ht"\n')
+    Path(BOTH).write_text(f'[detector]\nkind = "combination"\nmembers = ["{FOREST}", "{TRIVIAL}"]\nhow = "average"\n')
+    return BOTH
+
+
+def test_a_combination_is_a_row_made_of_its_members(files: Path, tmp_path: Path, combination: str) -> None:
+    inputs = EventFiles((files / "background.parquet",), (files / "light.parquet",), (files / "data.parquet",))
+    out = tmp_path / "out"
+    run, listener = new_run(out, inputs, only=[combination], changes={})
+    run.run()
+    assert [name for name in listener.done if name.startswith("detector")] == [
+        "detector forest",
+        "detector by-ht",
+        "detector both",
+    ]
+    both, forest, by_ht = (
+        read_scores(out / "scores" / f"{name}.parquet").score for name in ("both", "forest", "by-ht")
+    )
+    saved = load_detector(out / "models" / "both")
+    assert isinstance(saved, CombinationDetector)
+    assert saved.how == "average"
+    p = [np.exp(-tail.minus_log_p_of(score)) for tail, score in zip(saved.tails_, (forest, by_ht), strict=True)]
+    np.testing.assert_allclose(np.exp(-both), np.mean(p, axis=0))
+    rows = json.loads((out / "results" / "metrics.json").read_text())["rows"]
+    assert {"forest", "by-ht", "both"} <= {row["name"] for row in rows if row["kind"] == "detector"}
+    assert (out / "flagged" / "both.parquet").exists()
+    # A member that is made again makes the combination again, but not the other member.
+    Path(FOREST).write_text('[detector]\nkind = "isolation-forest"\nn_trees = 11\n')
+    run, listener = new_run(out, inputs, only=[combination], changes={})
+    again = [each.stage.name for each in plan(run.stages, run.ledger) if each.why]
+    assert {"detector forest", "detector both", "scores both", "results"} <= set(again)
+    assert not any("by-ht" in name for name in again)
+
+
+def test_a_combination_costs_what_its_members_cost_and_its_time_is_estimated(
+    files: Path, tmp_path: Path, many_signals: EventFiles, out: Path, combination: str
+) -> None:
+    Path("both.toml").write_text(f'[detector]\nkind = "combination"\nmembers = ["default-objects", "{FOREST}"]\n')
+    out = shutil.copytree(out, tmp_path / out.name)
+    run, _ = new_run(out, many_signals, only=["default-objects"])
+    one = run.configurations[0]
+    forest, both = choose_configurations(run.study, [combination])[1:]
+    run = replace(run, configurations=[one, forest, replace(both, members=("objects", "forest"))])
+    estimator = Estimator(run)
+    planned = {each.stage.name: estimator.of(each) for each in plan(run.stages, run.ledger)}
+    assert planned["detector both"].seconds > 0
+    # The scores of the combination are those of both members.
+    assert planned["scores both"].seconds > planned["scores forest"].seconds
+    run.run()
+    costs = (out / "results" / "summary.md").read_text().split("## Cost of the trainings")[1].splitlines()
+    cells = {
+        line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:]] for line in costs if "|" in line
+    }
+    assert cells["both"] == cells["objects"]  # the forest has no network
+    assert "forest" not in cells
+
+
+@pytest.mark.parametrize("of", ["background", "signal"])
+def test_with_negative_weights_what_can_be_measured_is_measured(
+    files: Path, tmp_path: Path, combination: str, of: str
+) -> None:
+    for name in ("background", "light"):
+        events = read_events(files / f"{name}.parquet")
+        is_negative = (np.arange(len(events)) % 10 == 0) & (name != "light" or of == "signal")
+        write_events(tmp_path / f"{name}.parquet", replace(events, weight=np.where(is_negative, -1.0, 1.0)))
+    inputs = EventFiles(
+        (tmp_path / "background.parquet",), (tmp_path / "light.parquet",), data=(files / "data.parquet",)
+    )
+    run, listener = new_run(tmp_path / "out", inputs, only=[combination], changes={})
+    run.run()
+    told = [note for note in listener.notes if "negative weights" in note]
+    assert told[0].startswith("warning: 300 of these 3,000 events have negative weights: besides the AUC")
+    metrics = json.loads((tmp_path / "out" / "results" / "metrics.json").read_text())
+    row = next(row for row in metrics["rows"] if row["name"] == "both")
+    assert row["metrics"]["auc"]["value"] > 0.7
+    assert row["metrics"]["signal_efficiency"]["0.01"] is None
+    assert 0 < Calibration.load(tmp_path / "out" / "calibrations" / "both").achieved.value <= 0.1
+    assert (tmp_path / "out" / "flagged" / "both.parquet").exists()
+    assert "neg. weights" in (tmp_path / "out" / "results" / "summary.md").read_text()
+
+
+def test_weights_that_leave_nothing_are_an_error_before_anything_is_trained(files: Path, tmp_path: Path) -> None:
+    background, light = (read_events(files / f"{name}.parquet") for name in ("background", "light"))
+    write_events(tmp_path / "nothing.parquet", replace(background, weight=-background.weight))
+    run, _ = new_run(tmp_path / "a", EventFiles((tmp_path / "nothing.parquet",)))
+    with pytest.raises(BadDataError, match="weights of the train background events do not add up to a positive number"):
+        run.run()
+    write_events(
+        tmp_path / "few.parquet", replace(background, weight=np.where(np.arange(3000) % 5 < 2, -1.0, 1.0))
+    )  # 2 in 5 against 3 in 5: 300 events say as much as 12
+    run, _ = new_run(tmp_path / "c", EventFiles((tmp_path / "few.parquet",)))
+    with pytest.raises(BadDataError, match=r"validation events count as \d+\.\d of equal weight, and 110 are needed"):
+        run.run()
+    write_events(tmp_path / "less.parquet", replace(light, weight=-light.weight))
+    run, _ = new_run(tmp_path / "b", EventFiles((files / "background.parquet",), (tmp_path / "less.parquet",)))
+    with pytest.raises(BadDataError, match="weights of the gluino_1000_1 events do not add up"):
+        run.run()
+    assert not [*tmp_path.glob("*/models")]
+
+
+def test_signal_events_that_are_given_twice_are_refused(files: Path, tmp_path: Path) -> None:
+    background, light, heavy = (files / f"{name}.parquet" for name in ("background", "light", "heavy"))
+    both = concatenate_events([read_events(heavy), read_events(light)[:40]])
+    write_events(tmp_path / "both.parquet", both)
+    run, _ = new_run(tmp_path / "a", EventFiles((background,), (light, tmp_path / "both.parquet")))
+    with pytest.raises(BadDataError, match=r"both\.parquet: 40 of 340 .* second time.*40 of them in the files before"):
+        run.run()
+    write_events(tmp_path / "double.parquet", concatenate_events([read_events(heavy)] * 2))
+    run, _ = new_run(tmp_path / "b", EventFiles((background,), (tmp_path / "double.parquet",)))
+    with pytest.raises(BadDataError, match=r"double\.parquet: 300 of 600 .* second time.*all of them in this file"):
+        run.run()
+    assert not [*tmp_path.glob("*/models")]
 
 
 def test_by_default_the_whole_event_and_its_objects_are_judged() -> None:

@@ -1,14 +1,22 @@
 """Stages are done once, and again exactly when what they depend on has changed."""
 
+import errno
+import fcntl
+import json
 import shutil
-from collections.abc import Callable
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from unmask.artifacts import Json
 from unmask.errors import TrainingError, UnmaskError, UsageError
+from unmask.locks import locked
 from unmask.studies.stages import Ledger, Stage, StudyReporter, plan, run_stages
 
 
@@ -20,13 +28,14 @@ class Kitchen:
         self.made: list[str] = []
         self.salt: Json = 1
         self.breaks: dict[str, UnmaskError] = {}
+        self.recipe: str | None = None
 
     def stages(self) -> list[Stage]:
         water, soup, bread, dinner = (self.root / name for name in ("water", "soup", "bread", "dinner"))
         return [
             Stage("water", self.maker("water"), (water,)),
             Stage("soup", self.maker("soup"), (soup,), (water,), {"salt": self.salt}, self.root / "soup.run"),
-            Stage("bread", self.maker("bread"), (bread,)),
+            Stage("bread", self.maker("bread"), (bread,), version=self.recipe),
             Stage("dinner", self.maker("dinner"), (dinner,), (soup, bread)),
         ]
 
@@ -126,3 +135,106 @@ def test_a_training_goes_on_only_with_the_same_settings(kitchen: Kitchen) -> Non
     with pytest.raises(TrainingError):
         kitchen.run()
     assert not checkpoint.exists()
+
+
+def test_a_new_version_makes_its_own_stage_again(kitchen: Kitchen) -> None:
+    kitchen.run()
+    kitchen.recipe = "rye"
+    assert kitchen.reasons() == {
+        "water": None,
+        "soup": None,
+        "bread": "made by another version of unmask",
+        "dinner": "an input is made again",
+    }
+    assert kitchen.run() == ["bread", "dinner"]
+    assert kitchen.run() == []
+    assert json.loads((kitchen.root / "stages" / "bread.json").read_text())["unmask"] == version("unmask")
+
+
+COOK = """
+import sys, time
+from pathlib import Path
+from unmask.studies.stages import Ledger, Stage, StudyReporter, run_stages
+root, name, seconds = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
+class Reporter(StudyReporter):
+    def stage_waits(self, stage, why):
+        print("waits", stage.name, why, flush=True)
+def make(what, seconds):
+    def cook():
+        print("makes", what, flush=True)
+        time.sleep(seconds)
+        (root / what).write_text(what)
+    return cook
+shared, own = root / "stock", root / name
+run_stages([Stage("stock", make("stock", seconds), (shared,)), Stage(name, make(name, 0), (own,), (shared,))],
+           Ledger(root), Reporter())
+print("done", flush=True)
+"""
+
+
+@pytest.fixture
+def cook(tmp_path: Path) -> Iterator[Callable[[str, float], subprocess.Popen[str]]]:
+    """Start processes that need the same stock, each for a dish of its own."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(name: str, seconds: float) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", COOK, str(tmp_path), name, str(seconds)]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_a_process_waits_for_a_stage_that_another_makes(cook: Callable[[str, float], subprocess.Popen[str]]) -> None:
+    first = cook("soup", 2)
+    assert line_of(first) == "makes stock"
+    second = cook("sauce", 2)
+    assert line_of(second) == f"waits stock waiting for process {first.pid} on {socket.gethostname()}"
+    assert second.communicate(timeout=60)[0].splitlines() == ["makes sauce", "done"]
+    assert first.communicate(timeout=60)[0].splitlines() == ["makes soup", "done"]
+    assert cook("sauce", 0).communicate(timeout=60)[0].splitlines() == ["done"]
+
+
+def test_nobody_waits_for_a_process_that_was_killed(cook: Callable[[str, float], subprocess.Popen[str]]) -> None:
+    first = cook("soup", 60)
+    assert line_of(first) == "makes stock"
+    second = cook("sauce", 0)
+    assert line_of(second).startswith("waits stock")
+    first.kill()
+    assert second.communicate(timeout=60)[0].splitlines() == ["makes stock", "makes sauce", "done"]
+
+
+def test_an_input_that_another_process_makes_otherwise_is_an_error(kitchen: Kitchen, tmp_path: Path) -> None:
+    stages = kitchen.stages()
+
+    def interfering() -> None:
+        (tmp_path / "dinner").write_text("of whose soup?")
+        other = Kitchen(tmp_path)
+        other.salt = 9
+        run_stages(other.stages()[:2], Ledger(tmp_path), StudyReporter())
+
+    stages[-1] = replace(stages[-1], make=interfering)
+    with pytest.raises(UnmaskError, match=r"soup was not left as it was .*a setting has changed.*folder of its own"):
+        run_stages(stages, Ledger(tmp_path), StudyReporter())
+    assert not (tmp_path / "stages" / "dinner.json").exists()
+
+
+def test_without_locks_the_work_is_done_and_it_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    told: list[str] = []
+    with locked(tmp_path / "a.lock", told.append):
+        pass
+    assert told == [
+        "this file system has no locks (Operation not supported): nothing keeps another process from doing the same"
+    ]

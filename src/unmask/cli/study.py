@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -46,21 +48,26 @@ def run(
     epochs: Annotated[int | None, typer.Option(min=1, help="At most so many epochs, for all that is trained.")] = None,
     seed: SeedOption = 1,
     device: DeviceOption = "auto",
+    style: Annotated[Literal["plain", "atlas", "cms"], typer.Option(help="Look of the figures.")] = "plain",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done, and how long.")] = False,
 ) -> None:
     """Split, tokenize, train, score, calibrate, measure, draw and report: everything, in one folder.
 
     On your own files: unmask study run --background bkg.csv --signal sig.csv --out my-study. A published study:
     unmask study run gluino --out gluino. What is done already is not done again: after an interruption, with another
-    signal or other settings, run the same command with the same --out.
+    signal or other settings, run the same command with the same --out. Several processes may share a folder, each with
+    an --only of its own: what one of them makes, the others wait for.
     """
     from unmask.cli.console import note
     from unmask.cli.console import out as console
     from unmask.cli.study_progress import StudyProgress
+    from unmask.errors import UsageError
     from unmask.studies.configurations import DEFAULT, choose_configurations, load_study
     from unmask.studies.results import SUMMARY
     from unmask.studies.runner import StudyRun
 
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # one would wait for the other's stage, that one for its training
+        raise UsageError("torchrun is for unmask train; start several unmask study run with different --only instead")
     chosen = load_study(study or DEFAULT)
     files = _event_files(reading, study, data, background or [], signal or [], data_file or [])
     if study and data is None:
@@ -73,7 +80,7 @@ def run(
         seed=seed,
         device=device,
     )
-    current = StudyRun(out, chosen, configurations, files, seed, device, StudyProgress())
+    current = StudyRun(out, chosen, configurations, files, seed, device, StudyProgress(), style)
     _show_plan(current)
     if dry_run:
         return
@@ -139,7 +146,8 @@ def _show_plan(current: StudyRun) -> None:
 
 def _state(current: StudyRun, planned: Planned) -> str:
     if planned.why is None:
-        return "done"
+        made_by = (current.ledger.record(planned.stage) or {}).get("unmask")
+        return f"done (by unmask {made_by})" if made_by not in (None, version("unmask")) else "done"
     return f"goes on ({planned.why})" if current.ledger.can_continue(planned.stage) else f"to do ({planned.why})"
 
 

@@ -21,6 +21,9 @@ class StudyProgress(StudyReporter):
     def stage_started(self, stage: Stage, number: int, n_stages: int) -> None:
         note(f"[{number}/{n_stages}] {stage.name}")
 
+    def stage_waits(self, stage: Stage, why: str) -> None:
+        note(f"{stage.name}: {why}")
+
     def stage_failed(self, stage: Stage, error: UnmaskError) -> None:
         note(f"{stage.name} failed: {error}")
 

@@ -70,12 +70,16 @@ def load_study(name: str) -> Study:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A tokenizer, where there is one, and a detector to be trained, under the name that tables give them."""
+    """A tokenizer, where there is one, and a detector to be trained, under the name that tables give them.
+
+    ``members`` are the names of other configurations, for a combination of them, which is not trained.
+    """
 
     name: str
     preset: Preset
-    tokenizer_changes: Mapping[str, Any]
-    detector_changes: Mapping[str, Any]
+    tokenizer_changes: Mapping[str, Any] = field(default_factory=dict)
+    detector_changes: Mapping[str, Any] = field(default_factory=dict)
+    members: tuple[str, ...] = ()
 
     def new_tokenizer(self) -> Tokenizer | None:
         """Make the tokenizer, not fitted yet; None for a detector without."""
@@ -91,8 +95,8 @@ class Configuration:
         return None if tokenizer is None else {"kind": tokenizer.kind} | _without_device(tokenizer.settings())
 
     def detector_settings(self) -> dict[str, Json]:
-        """All that the detector depends on besides its tokenizer and the events."""
-        detector = self.new_detector(self.new_tokenizer())
+        """All that the detector depends on besides its tokenizer or members and the events."""
+        detector = self.preset.new_combination([]) if self.members else self.new_detector(self.new_tokenizer())
         return {"kind": detector.kind} | _without_device(detector.settings())
 
 
@@ -115,35 +119,55 @@ def choose_configurations(
 ) -> list[Configuration]:
     """The configurations of a study, or those named: of the study, any other preset, or a TOML file of that shape.
 
+    The members of a combination come before it, named or not.
+
     Parameters
     ----------
-    changes : settings that differ from those of the presets, those of the tokenizer in a table ``tokenizer``.
+    changes : settings of all that is trained that differ from those of the presets, those of the tokenizer in a table
+        ``tokenizer``.
     epochs : at most that many for everything that is trained.
 
     Raises
     ------
     UsageError
-        If a name is not known or given twice, a setting does not exist, or a detector learns from signal.
+        If a name is not known or given twice, a setting does not exist, a detector learns from signal, or a combination
+        is made of combinations.
     """
     known = study.presets()
-    chosen: dict[str, Preset] = {}
-    for name in only or known:
-        if name not in known and name not in preset_names() and not name.endswith(".toml"):
-            raise UsageError(
-                f"no configuration {name!r}; {nearest(name, known)}; or any preset of unmask list, or a .toml file"
-            )
-        short = Path(name).stem if name.endswith(".toml") else name.removeprefix(f"{study.name}-")
-        if short in chosen:
-            raise UsageError(f"configuration {short!r} is given twice")
-        chosen[short] = load_preset(known.get(name, name))
     shared: dict[str, Any] = {"seed": seed, "device": device} | ({"max_epochs": epochs} if epochs else {})
-    found = [_configuration(name, preset, changes or {}, shared) for name, preset in chosen.items()]
-    bounds = [one for one in found if one.new_detector(one.new_tokenizer()).sees_signal]
+    found: dict[str, Configuration] = {}
+    given: set[str] = set()
+    for name in only or known:
+        short, preset = _named(name, study)
+        if short in given:
+            raise UsageError(f"configuration {short!r} is given twice")
+        given.add(short)
+        members = dict(_named(member, study) for member in preset.members)
+        for one, trained in (members or {short: preset}).items():
+            if trained.members:
+                raise UsageError(f"{one}, a member of {short}, is a combination itself; name what it is made of")
+            configuration = _configuration(one, trained, changes or {}, shared)
+            if found.setdefault(one, configuration) != configuration:
+                raise UsageError(f"two configurations are called {one!r}: one of them is a member of a combination")
+        if members:
+            found[short] = Configuration(short, preset, members=tuple(members))
+    bounds = [one for one in found.values() if not one.members and one.new_detector(one.new_tokenizer()).sees_signal]
     if bounds and only:
         raise UsageError(
             f"{bounds[0].name} learns from the signal that a study tests with; train it by itself with unmask train"
         )
-    return [one for one in found if one not in bounds]
+    return [one for one in found.values() if one not in bounds]
+
+
+def _named(name: str, study: Study) -> tuple[str, Preset]:
+    """A preset, of the study or any other, or a TOML file, with the name that tables give it."""
+    known = study.presets()
+    if name not in known and name not in preset_names() and not name.endswith(".toml"):
+        raise UsageError(
+            f"no configuration {name!r}; {nearest(name, known)}; or any preset of unmask list, or a .toml file"
+        )
+    short = Path(name).stem if name.endswith(".toml") else name.removeprefix(f"{study.name}-")
+    return short, load_preset(known.get(name, name))
 
 
 def _configuration(name: str, preset: Preset, changes: Mapping[str, Any], shared: Mapping[str, Any]) -> Configuration:

@@ -3,38 +3,48 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from unmask.detectors import load_detector
+from unmask.detectors import Detector, load_detector
 from unmask.detectors.network import NetworkDetector
 from unmask.studies.study_tables import StudyTable
 from unmask.tokenizers.vqvae import VQVAETokenizer
 from unmask.training.loop import LOG
 
 
-def cost_table(models: Mapping[str, Path], tokenizer_runs: Mapping[str, Path]) -> StudyTable:
+def cost_table(
+    models: Mapping[str, Path], tokenizer_runs: Mapping[str, Path], members: Mapping[str, Sequence[str]]
+) -> StudyTable:
     """Weights, epochs and seconds of training of all detectors with a network.
 
-    A VQ-VAE has its own weights and seconds beside those of its detector.
+    A VQ-VAE has its own weights and seconds beside those of its detector, a combination those of its members.
 
     Parameters
     ----------
     models : folders of detectors, by their names.
     tokenizer_runs : folders where the trainings of their tokenizers were logged, for those that are trained.
+    members : names of the detectors that combinations are made of, by the names of these.
     """
-    rows = []
-    for name, model in models.items():
-        detector = load_detector(model)
-        if not isinstance(detector, NetworkDetector):
-            continue
-        parameters = f"{detector.n_parameters:,}"
-        seconds = f"{sum(record.seconds for record in detector.history_):,.0f}"
-        tokenizer, log = getattr(detector, "tokenizer", None), tokenizer_runs[name] / LOG
-        if isinstance(tokenizer, VQVAETokenizer) and log.is_file():
-            records = [json.loads(line) for line in log.read_text().splitlines()]
-            parameters += f" + {sum(parameter.numel() for parameter in tokenizer.network_.parameters()):,}"
-            seconds += f" + {sum(record['seconds'] for record in records):,.0f}"
-        rows.append((name, parameters, str(len(detector.history_)), seconds))
+    costs = {name: _cost(load_detector(model), tokenizer_runs[name] / LOG) for name, model in models.items()}
+    for name, parts in members.items():
+        trained = [found for part in parts if (found := costs[part]) is not None]
+        costs[name] = tuple(map(" + ".join, zip(*trained, strict=True))) if trained else None
+    rows = tuple((name, *cost) for name, cost in costs.items() if cost is not None)
     columns = ("method", "parameters", "epochs", "seconds")
-    return StudyTable("Cost of the trainings, on the machine where they ran (+ VQ-VAE)", columns, columns, tuple(rows))
+    title = "Cost of the trainings, on the machine where they ran (+: of the VQ-VAE, of the other member)"
+    return StudyTable(title, columns, columns, rows)
+
+
+def _cost(detector: Detector, tokenizer_log: Path) -> tuple[str, ...] | None:
+    """Weights, epochs and seconds; None for a detector without a network."""
+    if not isinstance(detector, NetworkDetector):
+        return None
+    parameters = f"{detector.n_parameters:,}"
+    seconds = f"{sum(record.seconds for record in detector.history_):,.0f}"
+    tokenizer = getattr(detector, "tokenizer", None)
+    if isinstance(tokenizer, VQVAETokenizer) and tokenizer_log.is_file():
+        records = [json.loads(line) for line in tokenizer_log.read_text().splitlines()]
+        parameters += f" + {sum(parameter.numel() for parameter in tokenizer.network_.parameters()):,}"
+        seconds += f" + {sum(record['seconds'] for record in records):,.0f}"
+    return parameters, str(len(detector.history_)), seconds

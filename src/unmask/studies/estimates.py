@@ -66,6 +66,8 @@ class Estimator:
             return Estimate(0.0)
         kind, _, name = planned.stage.name.partition(" ")
         n_train, n_validation = round(0.8 * self._n_background), round(0.1 * self._n_background)
+        if kind == "detector" and self._configuration(name).members:  # which are scored
+            return Estimate(n_validation / self._speed(name).scoring)
         if kind in ("tokenizer", "detector"):
             return self._training(planned.stage, kind, name, n_train)
         if kind in ("scores", "calibration", "search"):
@@ -88,9 +90,16 @@ class Estimator:
 
     def _speed(self, name: str) -> Speed:
         if name not in self._speeds:
-            configuration = next(each for each in self.run.configurations if each.name == name)
-            self._speeds[name] = measure_speed(configuration, self.run.device)
+            configuration = self._configuration(name)
+            if configuration.members:
+                scoring = 1 / sum(1 / self._speed(member).scoring for member in configuration.members)
+                self._speeds[name] = Speed(None, None, scoring)
+            else:
+                self._speeds[name] = measure_speed(configuration, self.run.device)
         return self._speeds[name]
+
+    def _configuration(self, name: str) -> Configuration:
+        return next(each for each in self.run.configurations if each.name == name)
 
     @cached_property
     def _n_background(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from unmask.artifacts import Json, provenance
 from unmask.errors import BadDataError, UsageError
+from unmask.evaluation.metrics import n_effective
 from unmask.events.checks import BadEvents
 from unmask.events.event_set import BACKGROUND, LABEL_NAMES, SIGNAL, UNKNOWN, EventSet, Names, concatenate_events
 from unmask.events.fingerprints import fingerprints
@@ -27,6 +28,8 @@ from unmask.studies.stages import StudyReporter
 MIN_EVENTS = 110
 #: The share of test events that training may have seen: real files hold a few events twice; more is a mix-up of files.
 MAX_TRAINED_ON = 0.01
+#: The share of signal events that may be there twice, for the same reason.
+MAX_REPEATED = 0.01
 
 
 @dataclass(frozen=True)
@@ -108,10 +111,12 @@ class EventReader:
         UsageError
             If events are labelled signal.
         BadDataError
-            If there are too few events, or many training events are among the others too.
+            If there are too few events, or weights make too few of them, or many training events are among the others
+            too.
         """
         splitter = Splitter(seed=self.seed)
         known: list[list[npt.NDArray[np.uint64]]] = [[] for _ in SPLITS]
+        weights: list[list[npt.NDArray[np.float64]]] = [[] for _ in SPLITS]
         with ExitStack() as stack:
             writers = []
             for name in SPLITS:
@@ -125,12 +130,21 @@ class EventReader:
                     part = background[code == i]
                     writer.write(part)
                     known[i].append(fingerprints(part))
+                    weights[i].append(part.weight)
             n_events = dict(zip(SPLITS, (writer.n_events for writer in writers), strict=True))
             self.reporter.note("background: " + ", ".join(f"{name} {n:,}" for name, n in n_events.items()) + " events")
             if min(n_events["validation"], n_events["test"]) < MIN_EVENTS:
                 raise BadDataError(
                     f"{sum(n_events.values()):,} background events are too few: of every ten one is for validation "
                     f"and one for the test, and {MIN_EVENTS} are needed of each"
+                )
+            by_split = {name: np.concatenate(parts) for name, parts in zip(SPLITS, weights, strict=True)}
+            self._check_weights({f"{name} background": weight for name, weight in by_split.items()})
+            n_validation = n_effective(by_split["validation"])
+            if n_validation < MIN_EVENTS:
+                raise BadDataError(
+                    f"{sum(n_events.values()):,} background events are too few: with their weights the validation "
+                    f"events count as {n_validation:.1f} of equal weight, and {MIN_EVENTS} are needed"
                 )
             train, *others = (np.concatenate(parts) for parts in known)
             for name, other in zip(SPLITS[1:], others, strict=True):
@@ -146,7 +160,8 @@ class EventReader:
         UsageError
             If events are labelled background, or there are none of a process that should be signal.
         BadDataError
-            If many of the events are among the training events too.
+            If many of the events are among the training events too, or twice among the signal, or weights do not add up
+            to a positive number.
         """
         parts = [self._signals_among_background()] if self.files.signal_processes else []
         parts += [
@@ -162,6 +177,10 @@ class EventReader:
         signal = concatenate_events(parts)
         if not len(signal):
             raise BadDataError("there are no signal events")
+        given = ["signal of the study"] * (len(parts) - len(self.files.signal)) + [*map(str, self.files.signal)]
+        check_given_once(dict(zip(given, parts, strict=True)))
+        of = signal.process_names.array()
+        self._check_weights({name: signal.weight[of == name] for name in signal.process_names.counts()})
         seen = np.concatenate([fingerprints(events) for events in stream_events(train)])
         check_not_trained_on(np.isin(fingerprints(signal), seen), "signal events")
         facts = provenance(files=[file.name for file in (*self.files.background, *self.files.signal)])
@@ -205,6 +224,19 @@ class EventReader:
             )
         return events.with_label(label)
 
+    def _check_weights(self, weights: Mapping[str, npt.NDArray[np.float64]]) -> None:
+        """Refuse what cannot be measured, before anything is trained, and say what negative weights mean."""
+        for name, weight in weights.items():
+            if weight.sum() <= 0:
+                raise BadDataError(f"the weights of the {name} events do not add up to a positive number")
+        n_negative = sum(int(np.count_nonzero(weight < 0)) for weight in weights.values())
+        if n_negative:
+            self.reporter.note(
+                f"warning: {n_negative:,} of these {sum(map(len, weights.values())):,} events have negative weights: "
+                "besides the AUC and thresholds nothing is measured, there are no ROC curves, and in training all "
+                "events count alike"
+            )
+
     def _stream(self, paths: Iterable[Path]) -> Iterator[tuple[Path, EventSet]]:
         files, bad, n_cut = self.files, BadEvents(skip=self.files.skip_bad), 0
         for path in paths:
@@ -216,6 +248,30 @@ class EventReader:
             self.reporter.note(f"{n_cut:,} events had more than 18 objects and were cut to the first 18")
         if bad.n_skipped:
             self.reporter.note("\n  ".join([f"skipped {bad.n_skipped:,} bad events:", *bad.summary()]))
+
+
+def check_given_once(signals: Mapping[str, EventSet]) -> None:
+    """Refuse signals, by the files they come from, of which more than one event in a hundred is there a second time.
+
+    Raises
+    ------
+    BadDataError
+        If there are that many, object by object.
+    """
+    seen = np.zeros(0, np.uint64)
+    for file, events in signals.items():
+        found = fingerprints(events)
+        new = np.setdiff1d(found, seen)
+        n_again = len(found) - len(new)
+        if n_again > MAX_REPEATED * len(found):
+            n_there = int(np.isin(found, seen).sum())
+            where = f"{n_there:,} of them in the files before it" if n_there else "all of them in this file"
+            raise BadDataError(
+                f"{n_again:,} of {len(found):,} signal events are there a second time, object by object ({where}): "
+                "they would count twice in all signal together; leave them out, or study them in another folder",
+                path=file,
+            )
+        seen = np.union1d(seen, new)
 
 
 def check_not_trained_on(is_known: npt.NDArray[np.bool_], what: str) -> None:

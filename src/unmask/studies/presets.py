@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from unmask.config import checked_arguments, read_toml
 from unmask.detectors import KINDS as DETECTORS
@@ -16,12 +16,19 @@ from unmask.errors import UsageError, nearest
 from unmask.tokenizers import KINDS as TOKENIZERS
 from unmask.tokenizers import Tokenizer, tokenizer_class
 
+if TYPE_CHECKING:
+    from unmask.detectors.combination import CombinationDetector
+
 _FOLDER = files("unmask") / "studies" / "presets"
+_COMBINATION = "combination"
 
 
 @dataclass(frozen=True)
 class Preset:
-    """What to train: a description, a table for the tokenizer (empty for a detector without) and for the detector."""
+    """What to train: a description, a table for the tokenizer (empty for a detector without) and for the detector.
+
+    A combination is not trained: its table names presets, or TOML files, as its ``members``.
+    """
 
     name: str
     description: str
@@ -41,14 +48,40 @@ class Preset:
         """Make the detector, not fitted yet; ``changes`` override settings."""
         where = f"{self.name}, [detector]"
         kind, settings = _kind_and_settings(self.detector, changes or {}, DETECTORS, where)
-        if kind == "combination":
+        if kind == _COMBINATION:
             raise UsageError(
                 "a combination is not trained but made of trained detectors: "
-                "unmask combine validation.parquet --model ONE --model OTHER --out BOTH"
+                "unmask combine validation.parquet --model ONE --model OTHER --out BOTH, or by unmask study run"
             )
         chosen = detector_class(kind)
         given = {} if tokenizer is None else {"tokenizer": tokenizer}
         return chosen(**checked_arguments(chosen, settings | given, where=where))
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Names of the presets that a combination is made of; none for all other kinds.
+
+        Raises
+        ------
+        UsageError
+            If the combination names fewer than two.
+        """
+        if self.detector.get("kind") != _COMBINATION:
+            return ()
+        names = self.detector.get("members")
+        if not isinstance(names, list) or len(set(map(str, names))) < 2:
+            raise UsageError(f"{self.name}, [detector]: members is {names!r}; accepted: a list of two presets or more")
+        return tuple(map(str, names))
+
+    def new_combination(self, members: Sequence[Detector]) -> CombinationDetector:
+        """Make the combination of detectors that are fitted already; it has yet to be calibrated."""
+        from unmask.detectors.combination import CombinationDetector
+
+        settings = {key: value for key, value in self.detector.items() if key not in ("kind", "members")}
+        where = f"{self.name}, [detector]"
+        return CombinationDetector(
+            **checked_arguments(CombinationDetector, settings | {"members": members}, where=where)
+        )
 
     def detector_takes(self, name: str) -> bool:
         """Whether the detector has a setting or a part of this name."""

@@ -10,7 +10,7 @@ from unmask.detectors import load_detector
 from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.detectors.scores import Scores, read_scores
 from unmask.evaluation.evaluation import evaluate
-from unmask.evaluation.plotting import FORMATS, svg_element, write_drawings
+from unmask.evaluation.plotting import FORMATS, Style, svg_element, write_drawings
 from unmask.evaluation.report import Figure, write_report
 from unmask.evaluation.score_figures import drawable, write_score_figures
 from unmask.evaluation.tables import result_files
@@ -30,7 +30,9 @@ SUMMARY = "summary.md"
 MAX_DRAWN_EVENTS = 10_000
 
 
-def write_results(folder: Path, study: Study, scores: Mapping[str, Scores], costs: StudyTable) -> None:
+def write_results(
+    folder: Path, study: Study, scores: Mapping[str, Scores], costs: StudyTable, *, style: Style = "plain"
+) -> None:
     """Evaluate detectors and write metrics, tables and figures to a folder."""
     found = evaluate(scores)
     tables = [*study_tables(found, study), *([costs] if costs.rows else [])]
@@ -45,11 +47,11 @@ def write_results(folder: Path, study: Study, scores: Mapping[str, Scores], cost
         for name, text in contents.items():
             (scratch / name).write_text(text, encoding="utf-8")
         if drawn:
-            write_score_figures(scratch / "figures", drawn)
+            write_score_figures(scratch / "figures", drawn, style=style)
 
 
 def write_configuration_figures(
-    folder: Path, model: Path, tests: Sequence[Path], run_folders: Mapping[str, Path]
+    folder: Path, model: Path, tests: Sequence[Path], run_folders: Mapping[str, Path], *, style: Style = "plain"
 ) -> None:
     """Draw how a detector was trained, and what its tokens do in the test events.
 
@@ -57,18 +59,18 @@ def write_configuration_figures(
     """
     detector, name = load_detector(model), model.name
     drawings = {
-        file: draw_training(run / LOG, title=f"{name}: {file}")
+        file: draw_training(run / LOG, title=f"{name}: {file}", style=style)
         for file, run in run_folders.items()
         if (run / LOG).is_file()
     }
     events = read_events(list(tests))
     tokenizer = getattr(detector, "tokenizer", None)
     if isinstance(tokenizer, Tokenizer):
-        drawings |= token_drawings(tokenizer, [events])
+        drawings |= token_drawings(tokenizer, [events], style=style)
     if isinstance(detector, MaskedTokenDetector):
         some = events[:: -(-len(events) // MAX_DRAWN_EVENTS)]
         loss, types = detector.token_losses(some), token_types(detector.tokenizer, some)
-        drawings["type-losses"] = draw_type_losses(loss, types, some.label == SIGNAL, some.weight)
+        drawings["type-losses"] = draw_type_losses(loss, types, some.label == SIGNAL, some.weight, style=style)
     with atomic_path(folder) as scratch:
         scratch.mkdir()
         write_drawings(scratch, drawings, FORMATS)
@@ -82,6 +84,7 @@ def write_study_report(
     figures: Mapping[str, Path],
     *,
     title: str,
+    style: Style = "plain",
 ) -> None:
     """Write one HTML file on all detectors: the tables of the study first, then all that a report holds.
 
@@ -99,4 +102,4 @@ def write_study_report(
         for path in sorted(folder.glob("*.svg")):
             caption = f"{name}: {path.stem.replace('-', ' ')}"
             drawn.append(Figure(caption, svg_element(path.read_text(), f"study-{i}-{path.stem}", caption)))
-    write_report(scores, out, title=title, notes=notes, tables=tables, figures=drawn)
+    write_report(scores, out, title=title, notes=notes, tables=tables, figures=drawn, style=style)

@@ -6,12 +6,15 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 
 from unmask.artifacts import Json, atomic_path
+from unmask.detectors import load_detector
 from unmask.detectors.explanations import explained_path
 from unmask.detectors.scores import read_scores
 from unmask.errors import BadDataError, UsageError
+from unmask.evaluation.plotting import Style
 from unmask.events.event_set import EventSet
 from unmask.events.readers import read_events
 from unmask.studies.configurations import Configuration, Study
@@ -24,6 +27,11 @@ from unmask.tokenizers import Tokenizer, load_tokenizer
 
 MARK = "study.json"
 _FORMAT_VERSION = 1
+#: The version of what a stage makes, raised by hand (first to 2) whenever unmask comes to make something else of the
+#: same settings and inputs: by the first word of the stage's name ("scores"), and for what is fitted by its kind too
+#: ("detector ddd"). It is not the version of the package, nor a hash of the code: a corrected message must not cost a
+#: week of training. Figures, tables and report take seconds: they do depend on the version of the package.
+VERSIONS: dict[str, int] = {}
 
 
 @dataclass(frozen=True)
@@ -43,12 +51,13 @@ class StudyRun:
     seed: int = 0
     device: str = "auto"
     reporter: StudyReporter = field(default_factory=StudyReporter)
+    style: Style = "plain"
 
     def __post_init__(self) -> None:
         try:
             found = json.loads((self.out / MARK).read_text())["study"]
         except (FileNotFoundError, NotADirectoryError):
-            if self.out.exists() and (not self.out.is_dir() or any(self.out.iterdir())):
+            if self.out.exists() and not (self.out.is_dir() and all(map(_is_beginning, self.out.iterdir()))):
                 raise UsageError(f"{self.out} exists and is not the folder of a study; choose another name") from None
         except (ValueError, KeyError, TypeError) as error:
             raise BadDataError(f"cannot be read ({error})", path=self.out / MARK) from None
@@ -83,8 +92,9 @@ class StudyRun:
             inputs = tuple(
                 path for each in self.configurations for path in (self._scores(each.name), self._model(each.name))
             )
-            settings = {"published": {**self.study.published}, "notes": {**self.study.notes}}
-            stages.append(Stage("results", self._make_results, (self.out / "results",), inputs, settings))
+            settings = {"published": {**self.study.published}, "notes": {**self.study.notes}, "style": self.style}
+            results = (self.out / "results",)
+            stages.append(Stage("results", self._make_results, results, inputs, settings, version=version("unmask")))
         stages.append(self._report_stage())
         return stages
 
@@ -102,6 +112,7 @@ class StudyRun:
             splits,
             settings=settings(*files.background, seed=self.seed),
             reads_files=True,
+            version=VERSIONS.get("background"),
         )
         if files.has_signal:
             sources = (*files.signal, *(files.background if files.signal_processes else ()))
@@ -113,17 +124,26 @@ class StudyRun:
                 (splits[0],),
                 settings(*sources),
                 reads_files=True,
+                version=VERSIONS.get("signal"),
             )
         if files.data:
             data = self._events("data")
-            found = settings(*files.data)
-            yield Stage("data", lambda: reader.write_data(data), (data,), settings=found, reads_files=True)
+            yield Stage(
+                "data",
+                lambda: reader.write_data(data),
+                (data,),
+                settings=settings(*files.data),
+                reads_files=True,
+                version=VERSIONS.get("data"),
+            )
 
     def _configuration_stages(self, configuration: Configuration) -> Iterator[Stage]:
         name = configuration.name
         train, validation, model = self._events("train"), self._events("validation"), self._model(name)
         tokenizer_settings = configuration.tokenizer_settings()
         to_learn: tuple[Path, ...] = (train, validation)
+        if configuration.members:
+            to_learn = (validation, *map(self._model, configuration.members))
         if tokenizer_settings is not None:
             tokenizer = self._tokenizer(name)
             yield Stage(
@@ -133,15 +153,18 @@ class StudyRun:
                 to_learn,
                 tokenizer_settings,
                 _run_folder(tokenizer),
+                version=VERSIONS.get(f"tokenizer {tokenizer_settings['kind']}"),
             )
             to_learn = (*to_learn, tokenizer)
+        detector_settings = configuration.detector_settings()
         yield Stage(
             f"detector {name}",
-            lambda: self._fit_detector(configuration, model),
+            lambda: self._combine(configuration, model) if configuration.members else self._fit(configuration, model),
             (model,),
             to_learn,
-            configuration.detector_settings(),
-            _run_folder(model),
+            detector_settings,
+            None if configuration.members else _run_folder(model),
+            version=VERSIONS.get(f"detector {detector_settings['kind']}"),
         )
         scores, scorer = self._scores(name), Scorer(model, self.device, self.reporter)
         yield Stage(
@@ -150,6 +173,7 @@ class StudyRun:
             (scores, explained_path(scores)),
             (model, *self._tests),
             {"n_explained": N_EXPLAINED},
+            version=VERSIONS.get("scores"),
         )
         calibration, validation_scores = (
             self.calibration_of(configuration),
@@ -161,6 +185,7 @@ class StudyRun:
             (validation_scores, calibration),
             (model, validation),
             {"background_efficiencies": list(BACKGROUND_EFFICIENCIES)},
+            version=VERSIONS.get("calibration"),
         )
         if self.files.data:
             data, found = self._events("data"), self._scores(f"{name}-data")
@@ -171,14 +196,17 @@ class StudyRun:
                 (found, explained_path(found), flagged),
                 (model, calibration, data),
                 {"n_explained": N_EXPLAINED},
+                version=VERSIONS.get("search"),
             )
         figures = self._figures(name)
         runs = {"tokenizer-training": _run_folder(self._tokenizer(name)), "training": _run_folder(model)}
         yield Stage(
             f"figures {name}",
-            lambda: write_configuration_figures(figures, model, self._tests, runs),
+            lambda: write_configuration_figures(figures, model, self._tests, runs, style=self.style),
             (figures,),
             (model, *self._tests),
+            {"style": self.style},
+            version=version("unmask"),
         )
 
     def _report_stage(self) -> Stage:
@@ -193,10 +221,11 @@ class StudyRun:
         title = f"{self.study.name} study" if self.study.signal_processes else f"Anomaly study: {self.out.name}"
         return Stage(
             "report",
-            lambda: write_study_report(report, self.study, scores, labelled, figures, title=title),
+            lambda: write_study_report(report, self.study, scores, labelled, figures, title=title, style=self.style),
             (report,),
             (*scores, *map(explained_path, scores), *figures.values()),
-            {"title": title, "published": {**self.study.published}},
+            {"title": title, "published": {**self.study.published}, "style": self.style},
+            version=version("unmask"),
         )
 
     def _fit_tokenizer(self, configuration: Configuration, folder: Path) -> None:
@@ -212,7 +241,7 @@ class StudyRun:
             tokenizer.fit(*self._to_learn)
         tokenizer.save(folder)
 
-    def _fit_detector(self, configuration: Configuration, folder: Path) -> None:
+    def _fit(self, configuration: Configuration, folder: Path) -> None:
         tokenizer: Tokenizer | None = None
         if configuration.preset.tokenizer:
             tokenizer = load_tokenizer(self._tokenizer(configuration.name))
@@ -223,11 +252,17 @@ class StudyRun:
             detector.fit(*self._to_learn, run_folder=_run_folder(folder), reporter=progress)
         detector.save(folder)
 
+    def _combine(self, configuration: Configuration, folder: Path) -> None:
+        members = [load_detector(self._model(name)) for name in configuration.members]
+        combination = configuration.preset.new_combination(members)
+        combination.calibrate(self._to_learn[1], device=self.device).save(folder)
+
     def _make_results(self) -> None:
         scores = {each.name: read_scores(self._scores(each.name)) for each in self.configurations}
-        models = {name: self._model(name) for name in scores}
-        costs = cost_table(models, {name: _run_folder(self._tokenizer(name)) for name in scores})
-        write_results(self.out / "results", self.study, scores, costs)
+        models = {each.name: self._model(each.name) for each in self.configurations if not each.members}
+        members = {each.name: each.members for each in self.configurations if each.members}
+        costs = cost_table(models, {name: _run_folder(self._tokenizer(name)) for name in models}, members)
+        write_results(self.out / "results", self.study, scores, costs, style=self.style)
 
     @cached_property
     def _to_learn(self) -> tuple[EventSet, EventSet]:
@@ -256,6 +291,11 @@ class StudyRun:
     def calibration_of(self, configuration: Configuration) -> Path:
         """Folder of the threshold of a detector."""
         return self.out / "calibrations" / configuration.name
+
+
+def _is_beginning(path: Path) -> bool:
+    """Whether this is all that there is of a study at first: the mark on its way, of this process or of another."""
+    return path.name.startswith(f".{MARK}.")
 
 
 def _run_folder(folder: Path) -> Path:

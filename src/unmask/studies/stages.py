@@ -1,7 +1,9 @@
 """Work that is done once: a stage is done again only if its settings, its inputs or its outputs have changed.
 
-A stage's key is the hash of its settings and of the contents of its inputs. When it is done, the key is written down
-with the hashes of its outputs (``stages/NAME.json``). A stage whose key and outputs are as written down is done.
+A stage's key is the hash of its settings, of the contents of its inputs and, where it has one, of the version of its
+code. When it is done, the key is written down with the hashes of its outputs (``stages/NAME.json``). A stage whose key
+and outputs are as written down is done. Several processes may work in one folder: each stage is made by one of them,
+and the others wait for it.
 """
 
 from __future__ import annotations
@@ -13,11 +15,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unmask.artifacts import Json, atomic_path, sha256_of_file
 from unmask.errors import UnmaskError
+from unmask.locks import locked
 
 if TYPE_CHECKING:
     from unmask.training import Reporter
@@ -38,6 +43,7 @@ class Stage:
     inputs, outputs : files or folders; an output may be left out by ``make`` if there is nothing to say in it.
     run_folder : of a training, which goes on from its last epoch as long as the stage's key is the same.
     reads_files : of the user; what is wrong there is to be put right before anything else is done.
+    version : of the code that makes it; another one makes it again.
     """
 
     name: str
@@ -47,12 +53,15 @@ class Stage:
     settings: Mapping[str, Json] = field(default_factory=dict)
     run_folder: Path | None = None
     reads_files: bool = False
+    version: str | int | None = None
 
 
 class StudyReporter:
     """Hears of the progress of a study; the default is silent."""
 
     def stage_started(self, stage: Stage, number: int, n_stages: int) -> None: ...
+
+    def stage_waits(self, stage: Stage, why: str) -> None: ...
 
     def stage_failed(self, stage: Stage, error: UnmaskError) -> None: ...
 
@@ -93,7 +102,9 @@ class Ledger:
 
     def key(self, stage: Stage) -> str:
         """What a stage's outputs depend on, as one hash."""
-        content = [stage.settings, self._digests(stage.inputs)]
+        content: list[Json] = [stage.settings, self._digests(stage.inputs)]
+        if stage.version is not None:
+            content.append(stage.version)
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def record(self, stage: Stage) -> dict[str, Json] | None:
@@ -109,8 +120,9 @@ class Ledger:
             return "an output is missing or changed"
         if record["key"] == self.key(stage):
             return None
-        same_settings = record["settings"] == json.loads(json.dumps(stage.settings))
-        return _OTHER_INPUT if same_settings else "a setting has changed"
+        if record["settings"] != json.loads(json.dumps(stage.settings)):
+            return "a setting has changed"
+        return _OTHER_INPUT if record.get("version") == stage.version else "made by another version of unmask"
 
     def can_continue(self, stage: Stage) -> bool:
         """Whether a training of this stage was begun, with the same settings and inputs."""
@@ -127,6 +139,8 @@ class Ledger:
         record = {
             "stage": stage.name,
             "key": key,
+            "version": stage.version,
+            "unmask": version("unmask"),
             "settings": dict(stage.settings),
             "inputs": self._digests(stage.inputs),
             "outputs": self._digests(stage.outputs),
@@ -134,6 +148,10 @@ class Ledger:
         }
         _write_json(self._place(stage), record)
         _write_json(self.folder / _HASHES, self._hashes)
+
+    def lock(self, stage: Stage, tell: Callable[[str], None]) -> AbstractContextManager[None]:
+        """Keep other processes from making the same stage."""
+        return locked(self._place(stage).with_suffix(".lock"), tell)
 
     def _digests(self, paths: Sequence[Path]) -> dict[str, str | None]:
         return {path.relative_to(self.root).as_posix(): self.digest(path) for path in paths}
@@ -176,16 +194,21 @@ def run_stages(stages: Sequence[Stage], ledger: Ledger, reporter: StudyReporter)
     done: list[Stage] = []
     failed: dict[str, UnmaskError] = {}
     lost: set[Path] = set()
+    made_by = {path: stage for stage in stages for path in stage.outputs}
     for number, stage in enumerate(stages, start=1):
         if lost.intersection(stage.inputs):
             lost.update(stage.outputs)
             continue
         if ledger.why_not_done(stage) is None:
             continue
-        reporter.stage_started(stage, number, len(stages))
         try:
-            with ledger.doing(stage):
-                stage.make()
+            with ledger.lock(stage, partial(reporter.stage_waits, stage)):
+                if ledger.why_not_done(stage) is None:  # another process has made it meanwhile
+                    continue
+                reporter.stage_started(stage, number, len(stages))
+                with ledger.doing(stage):
+                    stage.make()
+                    _check_still_done([made_by[path] for path in stage.inputs if path in made_by], ledger)
         except UnmaskError as error:
             if stage.reads_files:
                 raise
@@ -199,6 +222,17 @@ def run_stages(stages: Sequence[Stage], ledger: Ledger, reporter: StudyReporter)
     if failed:
         raise UnmaskError(f"these stages failed: {'; '.join(f'{name} ({error})' for name, error in failed.items())}")
     return done
+
+
+def _check_still_done(stages: Sequence[Stage], ledger: Ledger) -> None:
+    """Make sure that what a stage has been made from is still what this run has made, or found."""
+    for stage in stages:
+        why = ledger.why_not_done(stage)
+        if why is not None:
+            raise UnmaskError(
+                f"{stage.name} was not left as it was while this ran ({why}): another process works in {ledger.root} "
+                "with other settings or files; give it a folder of its own"
+            )
 
 
 def _read_json(path: Path) -> dict[str, Json] | None:

@@ -9,14 +9,14 @@ import numpy.typing as npt
 
 from unmask.errors import UsageError
 from unmask.evaluation import token_figures
-from unmask.evaluation.plotting import Drawing
+from unmask.evaluation.plotting import Drawing, Style
 from unmask.events.event_set import BACKGROUND, SIGNAL, EventSet
 from unmask.tokenizers.base import Tokenizer
 from unmask.tokenizers.kinematic_features import Kinematics, kinematics_of
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
 
 
-def token_drawings(tokenizer: Tokenizer, chunks: Iterable[EventSet]) -> dict[str, Drawing]:
+def token_drawings(tokenizer: Tokenizer, chunks: Iterable[EventSet], *, style: Style = "plain") -> dict[str, Drawing]:
     """Draw usage of the codes, occurrence in signal and background and, for a learned code book, its closure.
 
     Raises
@@ -35,11 +35,11 @@ def token_drawings(tokenizer: Tokenizer, chunks: Iterable[EventSet]) -> dict[str
     if background is None or some_background is None:
         raise UsageError("no event to draw is labelled background; label them with: unmask data convert --label")
     title = f"{tokenizer.kind}, {tokenizer.n_codes:,} codes"
-    drawings = {"code-usage": token_figures.draw_code_usage(background, title=title)}
+    drawings = {"code-usage": token_figures.draw_code_usage(background, title=title, style=style)}
     if signal is not None:
         n_object_codes = tokenizer.n_object_codes if isinstance(tokenizer, LookupTableTokenizer) else None
         drawings["token-occurrence"] = token_figures.draw_token_occurrence(
-            background, signal, n_object_codes=n_object_codes, title=title
+            background, signal, n_object_codes=n_object_codes, title=title, style=style
         )
     reconstruct = getattr(tokenizer, "reconstruct", None)
     if reconstruct is not None:
@@ -48,7 +48,7 @@ def token_drawings(tokenizer: Tokenizer, chunks: Iterable[EventSet]) -> dict[str
             _columns(kinematics, is_object)
             for kinematics in (kinematics_of(some_background), reconstruct(some_background))
         )
-        drawings["closure"] = token_figures.draw_closure(*both)
+        drawings["closure"] = token_figures.draw_closure(*both, style=style)
     return drawings
 
 

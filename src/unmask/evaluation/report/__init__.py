@@ -10,6 +10,7 @@ from pathlib import Path
 
 from unmask.artifacts import Json, atomic_path, provenance
 from unmask.errors import UsageError, require
+from unmask.evaluation.plotting import Style
 from unmask.evaluation.report.browser import browser_data, event_lists
 from unmask.evaluation.report.inputs import Run, read_runs
 from unmask.evaluation.report.measurements import Figure, Row, Table, measure
@@ -25,10 +26,12 @@ def write_report(
     notes: Sequence[str] = (),
     tables: Sequence[Table] = (),
     figures: Sequence[Figure] = (),
+    style: Style = "plain",
 ) -> list[Run]:
     """Write the report on scores files, or on folders of them, to the HTML file ``out`` and return what was read.
 
-    Further ``notes`` and ``tables`` stand before those that are measured, ``figures`` after them.
+    Further ``notes`` and ``tables`` stand before those that are measured, ``figures`` after them; ``style`` is that of
+    the others.
 
     Raises
     ------
@@ -41,7 +44,7 @@ def write_report(
     if out.suffix not in (".html", ".htm"):
         raise UsageError(f"{out}: the file to write must end in .html")
     read = read_runs(runs)
-    page = render_report(read, title=title, notes=notes, tables=tables, figures=figures)
+    page = render_report(read, title=title, notes=notes, tables=tables, figures=figures, style=style)
     with atomic_path(out) as scratch:
         scratch.write_text(page, encoding="utf-8")
     return read
@@ -54,6 +57,7 @@ def render_report(
     notes: Sequence[str] = (),
     tables: Sequence[Table] = (),
     figures: Sequence[Figure] = (),
+    style: Style = "plain",
 ) -> str:
     """Give the report as the text of an HTML page; see :func:`write_report`."""
     require("jinja2", "plot")
@@ -68,15 +72,15 @@ def render_report(
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     templates = files(__name__) / "templates"
-    style, script = ((templates / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
+    rules, script = ((templates / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     made_by = provenance()
-    measured = measure({run.name: run.scores for run in runs})
+    measured = measure({run.name: run.scores for run in runs}, style=style)
     measured.notes[:0] = notes
     measured.tables[:0] = tables
     measured.figures += figures
     return environment.get_template("report.html").render(
         title=title,
-        style=style,
+        style=rules,
         script=script,
         # Whatever the data hold: a browser runs no other script than this one, and fetches nothing.
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),

@@ -13,7 +13,7 @@ from unmask.errors import BadDataError
 from unmask.evaluation.comparison import select
 from unmask.evaluation.evaluation import ALL_SIGNAL, Comparison, Evaluation, evaluate, notes_on
 from unmask.evaluation.metrics import SIGNAL_EFFICIENCY, Metrics
-from unmask.evaluation.plotting import new_figure
+from unmask.evaluation.plotting import Style, new_figure
 from unmask.evaluation.score_figures import drawable, score_figures_svg
 from unmask.evaluation.tables import (
     IMPROVEMENT_HEADER,
@@ -67,7 +67,7 @@ class Measured:
     notes: list[str] = field(default_factory=list)
 
 
-def measure(scores: Mapping[str, Scores]) -> Measured:
+def measure(scores: Mapping[str, Scores], *, style: Style = "plain") -> Measured:
     """Measure all runs: against their labels where there are signal and background, else by their distributions."""
     measured = Measured()
     labelled = {}
@@ -82,7 +82,7 @@ def measure(scores: Mapping[str, Scores]) -> Measured:
                 )
         if not has_both or (one.weight < 0).any():  # no efficiencies
             title = f"Scores of {name}"
-            measured.figures.append(Figure(title, _histogram_svg(one, title, f"distribution-{number}")))
+            measured.figures.append(Figure(title, _histogram_svg(one, title, f"distribution-{number}", style)))
         if not has_both:
             measured.notes += notes_on({name: one})
     for evaluation in _evaluations(labelled, measured.notes):
@@ -90,7 +90,7 @@ def measure(scores: Mapping[str, Scores]) -> Measured:
         measured.tables += _metrics_tables(evaluation)
     drawn = drawable(labelled)
     if drawn:
-        measured.figures += [Figure(title, svg) for title, svg in score_figures_svg(drawn).items()]
+        measured.figures += [Figure(title, svg) for title, svg in score_figures_svg(drawn, style=style).items()]
     measured.tables.append(_events_table(scores))
     return measured
 
@@ -163,9 +163,9 @@ def _pair(pair: Comparison) -> Row:
     return Row(f"{pair.name} less {pair.other}", cells)
 
 
-def _histogram_svg(scores: Scores, title: str, identity: str) -> str:
+def _histogram_svg(scores: Scores, title: str, identity: str, style: Style) -> str:
     """The weighted distribution of scores of which no efficiencies are known."""
-    with new_figure(1, 1, (5.5, 4)) as (drawing, axes):
+    with new_figure(1, 1, (5.5, 4), style=style) as (drawing, axes):
         axis = axes[0, 0]
         axis.hist(scores.score, bins=100, weights=scores.weight, histtype="stepfilled", color="0.6")
         axis.set(xlabel="anomaly score", ylabel="sum of weights")
