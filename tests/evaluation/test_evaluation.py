@@ -71,7 +71,14 @@ def test_detectors_are_compared_in_pairs_whatever_their_order() -> None:
 def test_a_detector_that_does_not_beat_trivial_scores_is_seen_not_to() -> None:
     assert not evaluate({"good": two_signals(shift=3)}, n_replicas=20).notes
     (note,) = evaluate({"bad": two_signals(shift=0.3)}, n_replicas=20).notes
-    assert note.startswith(f"bad does not beat {FISHER!r}: difference of AUCs -0.")
+    assert note.startswith(f"{FISHER!r} is not beaten; difference of AUCs: bad -0.")
+
+
+def test_all_that_do_not_beat_the_same_trivial_score_share_a_note() -> None:
+    bad, worse = two_signals(shift=0.3), two_signals(shift=0.1)
+    (note,) = evaluate({"bad": bad, "worse": worse}, n_replicas=20).notes
+    assert "bad -0." in note
+    assert "worse -0." in note
 
 
 def test_trivial_scores_by_hand() -> None:

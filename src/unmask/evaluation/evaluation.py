@@ -226,17 +226,14 @@ def _comparisons(
 
 def _beaten(comparisons: Iterable[Comparison], detectors: Iterable[str], trivial: Container[str]) -> list[str]:
     """Say of each detector by which trivial score it is beaten most, or equalled."""
-    notes = []
+    unbeaten: dict[str, list[str]] = {}
     for name in detectors:
         against = [each for each in comparisons if each.name == name and each.other in trivial]
         worst = min(against, key=lambda each: each.difference.value, default=None)
         if worst is not None and worst.difference.low <= 0:
             gap = worst.difference
-            notes.append(
-                f"{name} does not beat {worst.other!r}: "
-                f"difference of AUCs {gap.value:+.4f} [{gap.low:+.4f}, {gap.high:+.4f}]"
-            )
-    return notes
+            unbeaten.setdefault(worst.other, []).append(f"{name} {gap.value:+.4f} [{gap.low:+.4f}, {gap.high:+.4f}]")
+    return [f"{other!r} is not beaten; difference of AUCs: {', '.join(names)}" for other, names in unbeaten.items()]
 
 
 def _improvements(rows: list[Row], names: list[str], n_signals: int) -> dict[str, ImprovementOverSignals]:
