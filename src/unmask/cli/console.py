@@ -39,11 +39,13 @@ def emit_json(value: Any) -> None:
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a result as a table: first column words, the others numbers."""
+    """Print a result as a table: numbers to the right, words to the left."""
     table = Table(title=escape(title), title_justify="left", header_style="bold")
+    cells = [*map(tuple, rows)]
     for i, column in enumerate(columns):
-        table.add_column(escape(column), justify="left" if i == 0 else "right", overflow="fold")
-    for row in rows:
+        is_words = i == 0 or any(row[i][:1].isalpha() for row in cells)
+        table.add_column(escape(column), justify="left" if is_words else "right", overflow="fold")
+    for row in cells:
         table.add_row(*map(escape, row))  # names of processes may look like markup
     out.print(table)
 
