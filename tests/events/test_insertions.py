@@ -36,3 +36,16 @@ def test_heavy_is_harder_than_light_and_the_seed_decides() -> None:
     one, same, other = (insert(events, "MET", seed=seed).met_mev for seed in (1, 1, 2))
     np.testing.assert_array_equal(one, same)
     assert not np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", [name for name, what in INSERTIONS.items() if what.n_leptons == 2])
+def test_a_pair_of_leptons_has_opposite_charges_of_any_flavours(name: str) -> None:
+    events = load_sample("gluino")
+    events = events[(events.label == 0) & (events.n_objects <= 10)][:400]
+    odd = insert(events, name, seed=3)
+    electron, positron, muon, antimuon = (
+        (odd.tag == tag).sum(axis=1) - (events.tag == tag).sum(axis=1) for tag in (3, 4, 5, 6)
+    )
+    assert (electron + muon).tolist() == (positron + antimuon).tolist() == [1] * len(events)
+    for one, other in ((electron, positron), (electron, antimuon), (muon, positron), (muon, antimuon)):
+        assert (one & other).mean() == pytest.approx(0.25, abs=0.08)

@@ -17,6 +17,8 @@ _LEPTON = 3
 _TAGS = {"jet": 1, "b-jet": 2, "lepton": _LEPTON, "photon": 7}
 #: Objects are added above these, as they would be selected.
 _MIN_PT_MEV = {1: 20e3, 2: 20e3, _LEPTON: 15e3, 7: 20e3}
+#: The antiparticle of each lepton, by tag.
+_OTHER_CHARGE = np.array([0, 0, 0, 4, 3, 6, 5])
 _MAX_ETA = 2.3
 #: A jet's mass in units of its pT, which is what background jets have in the mean.
 _JET_MASS = 0.12
@@ -72,6 +74,8 @@ INSERTIONS = LIGHT | HEAVY
 def insert(events: EventSet, name: str, *, seed: int) -> EventSet:
     """Add the objects and the MET of an insertion to every event, at random in angle; labels and weights stay.
 
+    Leptons come in pairs of opposite charge, as far as there are two.
+
     >>> from unmask import load_sample
     >>> events = load_sample("gluino")[:100]
     >>> bool((insert(events, "two b-jets", seed=1).n_b_jets == events.n_b_jets + 2).all())
@@ -83,8 +87,13 @@ def insert(events: EventSet, name: str, *, seed: int) -> EventSet:
     pt = least + rng.exponential(what.pt_gev * 1e3, tag.shape)
     eta = np.clip(rng.normal(0, 1.1, tag.shape), -_MAX_ETA, _MAX_ETA)
     mass = np.where(tag <= _TAGS["b-jet"], _JET_MASS * pt, 0)
+    lepton = rng.integers(3, 7, tag.shape)  # e-, e+, mu-, mu+ alike
+    of_leptons = np.flatnonzero(np.array(what.tags) == _LEPTON)
+    for first, second in zip(of_leptons[::2], of_leptons[1::2], strict=False):
+        is_same_charge = lepton[:, first] % 2 == lepton[:, second] % 2
+        lepton[:, second] = np.where(is_same_charge, _OTHER_CHARGE[lepton[:, second]], lepton[:, second])
     added = {
-        "tag": np.where(tag == _LEPTON, rng.integers(3, 7, tag.shape), tag),  # e-, e+, mu-, mu+ alike
+        "tag": np.where(tag == _LEPTON, lepton, tag),
         "pt_mev": pt,
         "eta": eta,
         "phi": rng.uniform(-np.pi, np.pi, tag.shape),

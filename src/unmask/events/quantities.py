@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 from unmask.events.event_set import EventSet
 
-QuantityName = Literal["n_objects", "n_jets", "n_b_jets", "n_leptons", "n_photons", "ht", "met", "lepton_pt"]
+QuantityName = Literal[
+    "n_objects", "n_jets", "n_b_jets", "n_leptons", "lepton_charge", "n_photons", "ht", "met", "lepton_pt"
+]
 
 
 @dataclass(frozen=True)
@@ -35,11 +37,17 @@ def _is_lepton(events: EventSet) -> npt.NDArray[np.bool_]:
     return np.asarray((events.tag >= 3) & (events.tag <= 6))
 
 
+def _charge(events: EventSet) -> npt.NDArray[np.int64]:
+    """Charges of electrons and muons, (n_events, objects); of other objects 0."""
+    return np.where(_is_lepton(events), np.where(events.tag % 2 == 0, 1, -1), 0)
+
+
 QUANTITIES: dict[QuantityName, Quantity] = {
     "n_objects": Quantity("objects", lambda events: events.n_objects, True),
     "n_jets": Quantity("jets without b-tag", lambda events: (events.tag == 1).sum(axis=1), True),
     "n_b_jets": Quantity("b-jets", lambda events: events.n_b_jets, True),
     "n_leptons": Quantity("electrons and muons", lambda events: _is_lepton(events).sum(axis=1), True),
+    "lepton_charge": Quantity("net lepton charge", lambda events: np.abs(_charge(events).sum(axis=1)), True),
     "n_photons": Quantity("photons", lambda events: (events.tag == 7).sum(axis=1), True),
     "ht": Quantity("HT", lambda events: events.ht_mev, False),
     "met": Quantity("MET", lambda events: events.met_mev, False),
