@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from unmask.detectors import load_detector
     from unmask.detectors.joint_tail import JointTailDetector
+    from unmask.detectors.likelihood_ratio import LikelihoodRatioDetector
     from unmask.detectors.masked_token import MaskedTokenDetector
     from unmask.events.event_set import EventSet, concatenate_events
     from unmask.events.readers import BadEvents, ReadOptions, read_events, stream_events
@@ -27,6 +28,7 @@ _HOME = {
     "BadEvents": "unmask.events.readers",
     "EventSet": "unmask.events.event_set",
     "JointTailDetector": "unmask.detectors.joint_tail",
+    "LikelihoodRatioDetector": "unmask.detectors.likelihood_ratio",
     "LookupTableTokenizer": "unmask.tokenizers.lookup_table",
     "MaskedTokenDetector": "unmask.detectors.masked_token",
     "ReadOptions": "unmask.events.readers",
@@ -48,6 +50,7 @@ __all__ = [
     "BadEvents",
     "EventSet",
     "JointTailDetector",
+    "LikelihoodRatioDetector",
     "LookupTableTokenizer",
     "MaskedTokenDetector",
     "ReadOptions",

@@ -17,6 +17,7 @@ from unmask.detectors.drocc import DROCCDetector
 from unmask.detectors.flow import FlowDetector
 from unmask.detectors.isolation_forest import IsolationForestDetector
 from unmask.detectors.joint_tail import JointTailDetector
+from unmask.detectors.likelihood_ratio import LikelihoodRatioDetector
 from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.detectors.network import NetworkDetector
 from unmask.detectors.scores import read_scores, write_scores
@@ -29,6 +30,7 @@ from unmask.training import TrainingSettings
 TRAINING = TrainingSettings(max_epochs=2, batch_size=128, learning_rate=3e-3, device="cpu")
 DETECTORS: dict[str, Callable[[int], Detector]] = {
     "joint-tail": lambda seed: JointTailDetector(hidden=16, n_heads=2, training=TRAINING, seed=seed),
+    "likelihood-ratio": lambda seed: LikelihoodRatioDetector(hidden=16, n_heads=2, training=TRAINING, seed=seed),
     "masked-token, padding predicted": lambda seed: MaskedTokenDetector(
         LookupTableTokenizer(3), hidden=16, n_heads=2, training=TRAINING, seed=seed
     ),
@@ -63,7 +65,8 @@ LEARNING = [
     name
     for name in DETECTORS
     # Photons are no more of anything that these look at.
-    if not name.startswith(("trivial", "joint-tail")) and not name.endswith(("part-sm", "noint", "transformer"))
+    if not name.startswith(("trivial", "joint-tail", "likelihood-ratio"))
+    and not name.endswith(("part-sm", "noint", "transformer"))
 ]
 
 

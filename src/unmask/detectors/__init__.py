@@ -15,6 +15,7 @@ __all__ = ["KINDS", "Detector", "detector_class", "load_detector"]
 _CLASSES: dict[str, tuple[str, str]] = {
     "masked-token": ("masked_token", "MaskedTokenDetector"),
     "joint-tail": ("joint_tail", "JointTailDetector"),
+    "likelihood-ratio": ("likelihood_ratio", "LikelihoodRatioDetector"),
     "ddd": ("ddd", "DDDDetector"),
     "deep-svdd": ("deep_svdd", "DeepSVDDDetector"),
     "drocc": ("drocc", "DROCCDetector"),

@@ -70,6 +70,19 @@ class TailBins:
         inside = np.log(np.clip(1 - excess / (upper - lower), 1e-6, 1))
         return np.asarray(np.where(code == len(self.edges), in_last, inside))
 
+    def log_share_at(self, values: FloatArray, *, stretch: float = 1.0) -> FloatArray:
+        """Logarithm of the share of its bin that is at each value (n_events,), in a tail ``stretch`` times as long.
+
+        0 below the last bin: a count is alone in its bin there, and of a continuous quantity it is the density, in
+        units of what it is in the mean of the bin. In the last bin a count falls geometrically from the edge on, the
+        density of a continuous quantity exponentially; its unit is then that at the edge, without stretch.
+        """
+        last = self.edges[-1] if len(self.edges) else self.lowest
+        scale = stretch * self.tail_scale
+        at_edge = -np.expm1(-1 / scale) if self.is_count else 1 / stretch
+        in_last = np.log(at_edge) - np.maximum(values - last, 0) / scale
+        return np.asarray(np.where(self.bin_of(values) == len(self.edges), in_last, 0.0))
+
     def arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
         """All that was learnt."""
         return {f"{name}.edges": self.edges, f"{name}.rest": np.array([self.lowest, self.tail_scale, self.is_count])}
