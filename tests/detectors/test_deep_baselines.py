@@ -116,6 +116,18 @@ def test_negatives_lie_in_the_shell_and_fool_the_network(backbone: BackboneName,
     assert logits[0] < logits[1] - 0.01
 
 
+def test_a_classifier_that_tells_nothing_apart_is_an_error(background: EventSet) -> None:
+    detector = DROCCDetector(
+        backbone="mlp", size="tiny", radius=0.01, n_ascent_steps=1, negative_weight=0.5, training=TRAINING
+    )
+    # ln 1.5 + 0.5 ln 3
+    with pytest.raises(
+        TrainingError, match=r"not told apart.* 0\.9548 with a constant.*widen the radius \(it is 0\.01"
+    ):
+        detector.fit(background[:300], background[300:500])
+    assert detector.fitted_on_ is None
+
+
 def replace_steps(detector: DROCCDetector, n_ascent_steps: int) -> DROCCDetector:
     settings = detector.settings() | {"n_ascent_steps": n_ascent_steps, "training": TRAINING}
     return DROCCDetector(**settings)

@@ -80,6 +80,20 @@ def test_without_biases_nothing_constant_is_learned(backbone: BackboneName, even
     assert far > 5 * near
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("backbone", SETS)
+def test_without_biases_every_object_counts(backbone: BackboneName, events: EventTensors) -> None:
+    """A mean over objects hides how many there are: with more of the same, an event would seem more ordinary."""
+    network = network_of(backbone, events, biases=False)
+    lengths = []
+    for n_objects in (3, 6, 12):
+        types, kinematics = events.types[:1].clone(), events.kinematics[:1].clone()
+        types[:, 1 : n_objects + 1], types[:, n_objects + 1 :] = types[:, 1:2], 0
+        kinematics[:, 1:] = kinematics[:, 1:2]
+        lengths.append(float(network(kinematics, types).norm()))
+    assert lengths[2] > 1.5 * lengths[1] > 2 * lengths[0]
+
+
 def test_the_published_sizes() -> None:
     def n_parameters(backbone: BackboneName, size: str) -> int:
         network = make_event_network(backbone, size, n_out=1, n_positions=19, forces=forces_between())  # type: ignore[arg-type]

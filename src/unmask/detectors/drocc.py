@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -10,10 +11,13 @@ from torch import Tensor
 
 from unmask.detectors.event_network import BackgroundTask, EventNetworkDetector
 from unmask.detectors.inputs import EventTensors
-from unmask.errors import UsageError
+from unmask.errors import TrainingError, UsageError
 from unmask.events.event_set import EventSet
 from unmask.networks.backbones import BackboneName, EventNetwork, SizeName
-from unmask.training import Task, TrainingSettings
+from unmask.training import Reporter, Task, TrainingSettings
+
+#: Nothing has been learnt if the loss stays above this share of what the best constant score has.
+_LARGEST_SHARE = 0.99
 
 # At first events and their neighbours cannot be told apart and the loss hardly moves: that is no reason to stop.
 TRAINING = TrainingSettings(learning_rate=5e-4, max_epochs=50, gradient_clip=1.0, patience=10, divergence=1.0)
@@ -73,6 +77,27 @@ class DROCCDetector(EventNetworkDetector):
         self.n_ascent_steps, self.ascent_step = n_ascent_steps, ascent_step
         self.negative_weight = negative_weight
         super().__init__(backbone, size, dropout, training, seed)
+
+    def _fit(self, train: EventSet, validation: EventSet, run_folder: Path | None, reporter: Reporter | None) -> None:
+        super()._fit(train, validation, run_folder, reporter)
+        self._check_told_apart()
+
+    def _check_told_apart(self) -> None:
+        """Refuse a network that takes the points for background as much as the events: its scores mean nothing.
+
+        Raises
+        ------
+        TrainingError
+        """
+        weight = self.negative_weight
+        of_constant = math.log1p(weight) + weight * math.log1p(1 / weight)
+        loss = min(record.validation_loss for record in self.history_)
+        if not loss < _LARGEST_SHARE * of_constant:
+            raise TrainingError(
+                f"events and the points sought around them are not told apart: after {len(self.history_)} epochs the "
+                f"validation loss is {loss:.4g}, and {of_constant:.4g} with a constant score; widen the radius (it is "
+                f"{self.radius:g}), train for more epochs (max_epochs), or take fewer ascent steps"
+            )
 
     def _new_task(self, network: EventNetwork, train: EventSet, validation: EventSet) -> Task:
         return DROCCTask(network, train, validation, self)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from unmask.errors import UsageError, nearest
 from unmask.networks.pair_features import N_KINEMATIC, log_couplings, pair_kinematics, wrapped
-from unmask.networks.particle_transformer import ParticleTransformer, masked_mean_of_rows
+from unmask.networks.particle_transformer import ParticleTransformer, masked_sum_of_rows
 from unmask.networks.transformer import TransformerLayer
 
 BackboneName = Literal["part-noint", "part-pairs", "part-sm", "transformer", "mlp"]
@@ -118,7 +118,7 @@ class SetNetwork(EventNetwork):
         n_features = N_KINEMATICS + 1 + n_types  # phi as cosine and sine
         body: nn.Module
         if backbone == "transformer":
-            body = _PlainTransformer(n_features, size, dropout)
+            body = _PlainTransformer(n_features, size, dropout, biases)
         else:
             body = ParticleTransformer(
                 n_features,
@@ -250,7 +250,7 @@ def make_event_network(
     n_out : numbers for each event.
     forces : (n_types + 1, n_types + 1), the :class:`~unmask.networks.pair_features.Force` between two types.
     biases : False for a network without any constant that is learned (no biases of layers and norms, no class token),
-        whose output is not bounded.
+        whose output is not bounded and grows with the number of objects, which a mean over them would hide.
 
     >>> network = make_event_network("part-sm", "tiny", n_out=1, n_positions=3, forces=torch.zeros(9, 9))
     >>> network(torch.zeros(5, 3, 4), torch.tensor([[8, 1, 0]]).expand(5, 3)).shape
@@ -276,10 +276,11 @@ def make_event_network(
 
 
 class _PlainTransformer(nn.Module):
-    """Linear, pre-norm layers, mean over the positions that are real."""
+    """Linear, pre-norm layers, mean over the positions that are real; without biases their sum."""
 
-    def __init__(self, n_features: int, size: Size, dropout: float) -> None:
+    def __init__(self, n_features: int, size: Size, dropout: float, biases: bool) -> None:
         super().__init__()
+        self.is_mean = biases
         self.into = nn.Linear(n_features, size.hidden)
         self.layers = nn.ModuleList(
             TransformerLayer(size.hidden, size.n_heads, size.ffn_width, dropout)
@@ -291,7 +292,8 @@ class _PlainTransformer(nn.Module):
         unseen = torch.zeros_like(is_real, dtype=rows.dtype).masked_fill(~is_real, -torch.inf)[:, None, None]
         for layer in self.layers:
             rows = layer(rows, key_bias=unseen)
-        return masked_mean_of_rows(rows, is_real)
+        total = masked_sum_of_rows(rows, is_real)
+        return total / is_real.sum(1, keepdim=True).clamp_min(1) if self.is_mean else total
 
 
 def _mlp(widths: tuple[int, ...], dropout: float) -> nn.Sequential:

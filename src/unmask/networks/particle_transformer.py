@@ -62,7 +62,7 @@ class ParticleTransformer(nn.Module):
     embedding : widths between the features and ``hidden``.
     pair_embedding : widths between the pair features and the heads.
     dropout : in the layers between objects; there is none in the class layers.
-    biases : False for a network that is to have no learned constants: the class token starts from the mean of the
+    biases : False for a network that is to have no learned constants: the class token starts from the sum of the
         objects' rows, and the embedding is not normalised, so that the rows are not bounded. The biases of the layers
         are the caller's to remove.
     """
@@ -106,7 +106,7 @@ class ParticleTransformer(nn.Module):
         for layer in self.layers:
             rows = layer(rows, rows, bias)
         if self.class_token is None:
-            token = masked_mean_of_rows(rows, is_real)[:, None]
+            token = masked_sum_of_rows(rows, is_real)[:, None]
         else:
             token = self.class_token.expand(len(rows), 1, -1).to(rows.dtype)
         unseen = F.pad(unseen, (1, 0))  # the token sees itself
@@ -115,10 +115,9 @@ class ParticleTransformer(nn.Module):
         return token[:, 0]
 
 
-def masked_mean_of_rows(rows: Tensor, is_real: Tensor) -> Tensor:
-    """Mean (batch, hidden) of the ``rows`` (batch, n, hidden) that are real (batch, n)."""
-    weight = is_real.to(rows.dtype)
-    return (rows * weight[..., None]).sum(1) / weight.sum(1, keepdim=True).clamp_min(1)
+def masked_sum_of_rows(rows: Tensor, is_real: Tensor) -> Tensor:
+    """Sum (batch, hidden) of the ``rows`` (batch, n, hidden) that are real (batch, n)."""
+    return (rows * is_real[..., None]).sum(1)
 
 
 def _embedding(widths: Sequence[int], *, norms: bool) -> nn.Sequential:
