@@ -351,7 +351,7 @@ def test_by_default_the_whole_event_and_its_objects_are_judged() -> None:
     chosen = choose_configurations(load_study(DEFAULT))
     kinds = [one.new_detector(one.new_tokenizer()).kind for one in chosen]
     assert dict(zip([one.name for one in chosen], kinds, strict=True)) == {
-        "default": "joint-tail",
+        "default": "likelihood-ratio",
         "objects": "masked-token",
     }
 
