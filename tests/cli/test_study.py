@@ -70,6 +70,13 @@ def test_the_sample_is_there_without_data(tmp_path: Path) -> None:
     assert "detector lut-456" in plan
 
 
+def test_time_is_estimated_for_detectors_that_learn_nothing_so_quickly(tmp_path: Path) -> None:
+    plan, _ = running(
+        "study", "run", "gluino", "--only", "drocc-mlp,deep-svdd-mlp", "--dry-run", "--out", tmp_path / "x"
+    )
+    assert "detector drocc-mlp" in plan
+
+
 def test_a_killed_training_goes_on(data: Path, tmp_path: Path) -> None:
     files = ("--background", data / "channel_2b" / "ttbar.csv.gz", "--signal", data / "channel_2b" / "ww.csv.gz")
     out = tmp_path / "study"

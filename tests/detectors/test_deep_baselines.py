@@ -117,8 +117,9 @@ def test_negatives_lie_in_the_shell_and_fool_the_network(backbone: BackboneName,
 
 
 def test_a_classifier_that_tells_nothing_apart_is_an_error(background: EventSet) -> None:
+    many_steps = TrainingSettings(max_epochs=2, batch_size=1, learning_rate=1e-6, device="cpu")
     detector = DROCCDetector(
-        backbone="mlp", size="tiny", radius=0.01, n_ascent_steps=1, negative_weight=0.5, training=TRAINING
+        backbone="mlp", size="tiny", radius=0.01, n_ascent_steps=1, negative_weight=0.5, training=many_steps
     )
     # ln 1.5 + 0.5 ln 3
     with pytest.raises(

@@ -99,3 +99,10 @@ def test_counts_have_a_bin_each_as_long_as_background_has_enough_of_them() -> No
     np.testing.assert_allclose(bins.log_share_above(np.array([2.0, 3.0, 4.0])), 0)
     assert bins.log_share_above(np.array([7.0]))[0] == pytest.approx(-3)
     assert TailBins.fit(np.full(100, 2.0), is_count=True).n_bins == 1
+    # What background never has is not taken for what it often has.
+    assert TailBins.fit(np.repeat([0.0, 2.0], [900, 100]), is_count=True).bin_of(np.arange(4.0)).tolist() == [
+        0,
+        1,
+        2,
+        2,
+    ]

@@ -75,3 +75,7 @@ def test_the_tail_counts_the_share_of_the_own_bin() -> None:
 def test_heads_must_share_the_hidden_size() -> None:
     with pytest.raises(UsageError, match="cannot be shared"):
         LowerBoundTransformer([3], hidden=10, n_heads=4)
+    with pytest.raises(UsageError, match="n_heads is 0"):
+        LowerBoundTransformer([3], n_heads=0)
+    with pytest.raises(UsageError, match="dropout is 2"):
+        LowerBoundTransformer([3], dropout=2)

@@ -112,3 +112,10 @@ def test_combinations_that_cannot_be_made(tmp_path: Path) -> None:
     path.write_text(table + f'members = ["{other}", "vq-512"]')
     with pytest.raises(UsageError, match="two configurations are called 'flow'"):
         choose_configurations(study, ["flow", str(path)])
+    path.write_text(table + f'members = ["{other}", "flow"]')
+    with pytest.raises(UsageError, match="need names that differ"):
+        choose_configurations(study, [str(path)])
+    named_as_member = tmp_path / "vq-512.toml"
+    named_as_member.write_text(table + 'members = ["flow", "vq-512"]')
+    with pytest.raises(UsageError, match=r"vq-512 and its members .* need names that differ"):
+        choose_configurations(study, [str(named_as_member)])

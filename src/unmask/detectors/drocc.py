@@ -18,6 +18,8 @@ from unmask.training import Reporter, Task, TrainingSettings
 
 #: Nothing has been learnt if the loss stays above this share of what the best constant score has.
 _LARGEST_SHARE = 0.99
+#: A training of fewer steps, for a try, need not have learnt anything.
+_STEPS_TO_LEARN = 500
 
 # At first events and their neighbours cannot be told apart and the loss hardly moves: that is no reason to stop.
 TRAINING = TrainingSettings(learning_rate=5e-4, max_epochs=50, gradient_clip=1.0, patience=10, divergence=1.0)
@@ -92,7 +94,7 @@ class DROCCDetector(EventNetworkDetector):
         weight = self.negative_weight
         of_constant = math.log1p(weight) + weight * math.log1p(1 / weight)
         loss = min(record.validation_loss for record in self.history_)
-        if not loss < _LARGEST_SHARE * of_constant:
+        if self.history_[-1].step >= _STEPS_TO_LEARN and not loss < _LARGEST_SHARE * of_constant:
             raise TrainingError(
                 f"events and the points sought around them are not told apart: after {len(self.history_)} epochs the "
                 f"validation loss is {loss:.4g}, and {of_constant:.4g} with a constant score; widen the radius (it is "

@@ -41,7 +41,10 @@ class TailBins:
     def fit(cls, values: FloatArray, *, is_count: bool) -> Self:
         """Learn the bins of a quantity from its values (n_events,) in background."""
         ordered = np.sort(values)
-        wanted = np.unique(ordered)[1:] if is_count else np.unique(np.quantile(ordered, np.concatenate([BULK, TAIL])))
+        if is_count:  # a bin for each, even where background has none between others
+            wanted = np.arange(ordered[0] + 1, ordered[-1] + 1)
+        else:
+            wanted = np.unique(np.quantile(ordered, np.concatenate([BULK, TAIL])))
         n_from = len(ordered) - np.searchsorted(ordered, wanted)
         edges = wanted[(n_from >= min(MIN_EVENTS, len(ordered))) & (wanted > ordered[0])]
         last = edges[-1] if len(edges) else ordered[0]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from unmask.errors import UsageError, nearest
 from unmask.networks.positional_encoding import PositionName, make_positional_encoding
-from unmask.networks.transformer import TransformerLayer
+from unmask.networks.transformer import TransformerLayer, check_sizes
 
 Padding = Literal["predict", "ignore"]
 PADDINGS: tuple[Padding, ...] = get_args(Padding)
@@ -57,14 +57,10 @@ class MaskedTokenTransformer(nn.Module):
         padding: Padding = "predict",
     ) -> None:
         super().__init__()
-        sizes = {"n_codes": n_codes, "sequence_length": sequence_length, "hidden": hidden, "n_layers": n_layers}
-        for name, size in {**sizes, "n_heads": n_heads, "ffn_expansion": ffn_expansion}.items():
+        for name, size in {"n_codes": n_codes, "sequence_length": sequence_length}.items():
             if size < 1:
                 raise UsageError(f"{name} is {size}; it must be at least 1")
-        if not 0 <= dropout < 1:
-            raise UsageError(f"dropout is {dropout}; accepted: from 0 to below 1")
-        if hidden % n_heads:
-            raise UsageError(f"hidden size {hidden} cannot be shared equally by {n_heads} heads")
+        check_sizes(hidden, n_layers, n_heads, ffn_expansion, dropout)
         if padding not in PADDINGS:
             raise UsageError(f"padding {padding!r}: {nearest(padding, PADDINGS)}")
         self.n_codes = n_codes

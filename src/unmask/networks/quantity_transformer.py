@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unmask.errors import UsageError
-from unmask.networks.transformer import TransformerLayer
+from unmask.networks.transformer import TransformerLayer, check_sizes
 
 
 class QuantityTransformer(nn.Module, ABC):
@@ -44,8 +43,7 @@ class QuantityTransformer(nn.Module, ABC):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        if hidden % n_heads:
-            raise UsageError(f"hidden size {hidden} cannot be shared equally by {n_heads} heads")
+        check_sizes(hidden, n_layers, n_heads, ffn_expansion, dropout)
         n, most = len(n_bins), max(n_bins)
         # A token adds up the steps to it, so that neighbouring ones are alike even where few events reach them.
         self.steps = nn.Parameter(torch.randn(n, most + self._n_more_tokens, hidden) * 0.1)

@@ -8,10 +8,28 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from unmask.errors import UsageError
 from unmask.networks.positional_encoding import Rotation, rotate
 
 #: Rows whose feed-forward activations stay in the cache of a CPU core.
 CPU_CACHE_ROWS = 1024
+
+
+def check_sizes(hidden: int, n_layers: int, n_heads: int, ffn_expansion: int, dropout: float) -> None:
+    """Refuse sizes that no network can have.
+
+    Raises
+    ------
+    UsageError
+    """
+    sizes = {"hidden": hidden, "n_layers": n_layers, "n_heads": n_heads, "ffn_expansion": ffn_expansion}
+    for name, size in sizes.items():
+        if size < 1:
+            raise UsageError(f"{name} is {size}; it must be at least 1")
+    if not 0 <= dropout < 1:
+        raise UsageError(f"dropout is {dropout}; accepted: from 0 to below 1")
+    if hidden % n_heads:
+        raise UsageError(f"hidden size {hidden} cannot be shared equally by {n_heads} heads")
 
 
 class TransformerLayer(nn.Module):

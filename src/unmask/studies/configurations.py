@@ -143,6 +143,8 @@ def choose_configurations(
             raise UsageError(f"configuration {short!r} is given twice")
         given.add(short)
         members = dict(_named(member, study) for member in preset.members)
+        if len(members) < len(preset.members) or short in members:
+            raise UsageError(f"{short} and its members {', '.join(preset.members)} need names that differ")
         for one, trained in (members or {short: preset}).items():
             if trained.members:
                 raise UsageError(f"{one}, a member of {short}, is a combination itself; name what it is made of")
@@ -150,6 +152,8 @@ def choose_configurations(
             if found.setdefault(one, configuration) != configuration:
                 raise UsageError(f"two configurations are called {one!r}: one of them is a member of a combination")
         if members:
+            if short in found:
+                raise UsageError(f"two configurations are called {short!r}: one of them is a member of a combination")
             found[short] = Configuration(short, preset, members=tuple(members))
     bounds = [one for one in found.values() if not one.members and one.new_detector(one.new_tokenizer()).sees_signal]
     if bounds and only:

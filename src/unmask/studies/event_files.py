@@ -259,13 +259,13 @@ def check_given_once(signals: Mapping[str, EventSet]) -> None:
         If there are that many, object by object.
     """
     seen = np.zeros(0, np.uint64)
-    for file, events in signals.items():
+    for file, events in sorted(signals.items(), key=lambda item: -len(item[1])):  # few again in many are many in few
         found = fingerprints(events)
         new = np.setdiff1d(found, seen)
         n_again = len(found) - len(new)
         if n_again > MAX_REPEATED * len(found):
             n_there = int(np.isin(found, seen).sum())
-            where = f"{n_there:,} of them in the files before it" if n_there else "all of them in this file"
+            where = f"{n_there:,} of them in other files" if n_there else "all of them in this file"
             raise BadDataError(
                 f"{n_again:,} of {len(found):,} signal events are there a second time, object by object ({where}): "
                 "they would count twice in all signal together; leave them out, or study them in another folder",
