@@ -6,7 +6,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from unmask import load_sample
 from unmask.detectors.joint_tail import JointTailDetector, _minus_log_gamma_tail
 from unmask.detectors.tail_bins import TailBins
 from unmask.errors import UsageError
@@ -16,12 +15,6 @@ from unmask.events.insertions import insert
 from unmask.training import TrainingSettings
 
 TRAINING = TrainingSettings(max_epochs=6, batch_size=256, learning_rate=3e-3, device="cpu")
-
-
-@pytest.fixture(scope="module")
-def background() -> EventSet:
-    events = load_sample("gluino")
-    return events[events.label == 0][:9000]
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unmask import concatenate_events, load_detector, load_sample
+from unmask import concatenate_events, load_detector
 from unmask.detectors.broad_alternative import BroadAlternative
 from unmask.detectors.likelihood_ratio import LikelihoodRatioDetector, ScoreName
 from unmask.detectors.tail_bins import TailBins
@@ -18,12 +18,6 @@ from unmask.events.insertions import insert
 from unmask.training import TrainingSettings
 
 TRAINING = TrainingSettings(max_epochs=6, batch_size=256, learning_rate=3e-3, device="cpu")
-
-
-@pytest.fixture(scope="module")
-def background() -> EventSet:
-    events = load_sample("gluino")
-    return events[events.label == 0][:9000]
 
 
 @pytest.fixture(scope="module")
