@@ -123,7 +123,7 @@
     if (!ofMet.length) rows.push(columns("", "MET", gev(met), "", number(metPhi, 2), "", metSurprise, null));
     at("object-rows").replaceChildren(...rows);
     at("objects-note").hidden = !event.tokens.length;
-    at("surprise-note").hidden = event.objects.every((object) => object[6] === null);
+    at("surprise-note").hidden = [metSurprise, ...event.objects.map((object) => object[6])].every((one) => one === null);
     at("terms").hidden = !event.terms.length;
     at("term-rows").replaceChildren(...event.terms.map(([name, text, , surprise]) =>
       tableRow(["", "name", name], ["", "words", minus(text)], ["surprise", "", number(surprise, 2)])));
