@@ -90,16 +90,22 @@ class TransformerLayer(nn.Module):
         Neither keys nor values are made: the one query is projected back to the space of the rows, and the average
         of the rows forward. ``key_bias`` broadcasts to (batch, heads, sequence).
         """
-        normed, keys = self.attention_norm(row), self.attention_norm(rows)
-        if rotation_of_row is None or rotation is None:
-            reading = (normed @ self.query_to_key()).view(len(row), self.n_heads, -1)
-            logits = reading @ keys.transpose(1, 2)  # (batch, heads, sequence)
-        else:  # each key is turned by another angle, so each must be made
+        normed = self.attention_norm(row)
+        if rotation_of_row is not None and rotation is not None:  # each key is turned by its own angle: they are made
+            keys = self.attention_norm(rows)
             logits = self.attention_logits(normed[:, None], keys, rotation_of_row, rotation)[:, :, 0]
-        weights = softmax_over_few(logits if key_bias is None else logits + key_bias)
-        read = (weights @ keys).flatten(1)  # (batch, heads * hidden)
-        added = read @ self.value_to_out().flatten(0, 1) + self.attention_out.bias
-        return self.feed_forward(row + self.dropout(added))
+            weights = softmax_over_few(logits if key_bias is None else logits + key_bias)
+            added = (weights @ keys).flatten(1) @ self.value_to_out().flatten(0, 1) + self.attention_out.bias
+            return self.feed_forward(row + self.dropout(added))
+        # The rows are not even normalised: what centres and stretches them is in the matrices around them.
+        norm, to_out = self.attention_norm, self.value_to_out()
+        to_key = _centred(self.query_to_key().view(-1, self.n_heads, len(norm.weight)) * norm.weight, -1).flatten(1)
+        scale = inverse_deviation(rows, norm.eps)[:, None]  # (batch, 1, sequence)
+        logits = ((normed @ to_key).view(len(row), self.n_heads, -1) @ rows.transpose(1, 2)) * scale
+        weights = softmax_over_few(logits if key_bias is None else logits + key_bias) * scale
+        read = (weights @ rows).flatten(1)  # (batch, heads * hidden)
+        added = read @ _centred(to_out * norm.weight[:, None], 1).flatten(0, 1)
+        return self.feed_forward(row + self.dropout(added + (norm.bias @ to_out.sum(0) + self.attention_out.bias)))
 
     def attention_logits(
         self,
@@ -136,11 +142,29 @@ class TransformerLayer(nn.Module):
 
     def feed_forward_(self, rows: Tensor) -> Tensor:
         """Apply the second sub-layer to contiguous rows (..., hidden) in place, without dropout or gradient."""
-        flat = rows.view(-1, rows.shape[-1])
-        for part in torch.split(flat, CPU_CACHE_ROWS if flat.device.type == "cpu" else len(flat)):
-            inner = F.relu(self.ffn_in(self.ffn_norm(part)), inplace=True)
+        flat, norm = rows.view(-1, rows.shape[-1]), self.ffn_norm
+        into = _centred(self.ffn_in.weight * norm.weight, 1).t()
+        bias = self.ffn_in.weight @ norm.bias + self.ffn_in.bias
+        scale = inverse_deviation(flat, norm.eps)[:, None]
+        at_once = CPU_CACHE_ROWS if flat.device.type == "cpu" else len(flat)
+        for part, scale_of_part in zip(torch.split(flat, at_once), torch.split(scale, at_once), strict=True):
+            inner = torch._addmm_activation(bias, part * scale_of_part, into)
             part.addmm_(inner, self.ffn_out.weight.t()).add_(self.ffn_out.bias)
         return rows
+
+
+def inverse_deviation(rows: Tensor, eps: float) -> Tensor:
+    """Factor (...,) by which a LayerNorm multiplies centred rows (..., hidden).
+
+    With it, centring and gain can go into the matrix behind the LayerNorm, which on CUDA is slow on rows so short.
+    """
+    variance: Tensor = torch.linalg.vector_norm(rows, dim=-1).square() / rows.shape[-1] - rows.mean(-1).square()
+    return (variance.clamp(min=0) + eps).rsqrt()
+
+
+def _centred(weight: Tensor, dim: int) -> Tensor:
+    """Make of ``weight``, whose ``dim`` meets the rows, one for rows from which their mean is not subtracted."""
+    return weight - weight.mean(dim, keepdim=True)
 
 
 def softmax_over_few(logits: Tensor) -> Tensor:
