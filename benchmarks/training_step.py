@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from typing import get_args
 
@@ -78,7 +79,12 @@ def ours(tokens: Tensor) -> Step:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()
-    return graph.replay
+    # The graph writes where the network and the optimizer lie, so they must outlive it.
+    return partial(_replay, graph, step)
+
+
+def _replay(graph: torch.cuda.CUDAGraph, captured: Step) -> None:  # noqa: ARG001
+    graph.replay()
 
 
 class Watch(Reporter):
@@ -150,12 +156,10 @@ def bert(tokens: Tensor) -> Step:
         max_position_embeddings=tokens.shape[1],
     )
     network = BertForMaskedLM(config).to(tokens.device)
-    # Given, since on CUDA some versions read their own beyond the end.
-    position, kind = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens), torch.zeros_like(tokens)
 
     def loss() -> Tensor:
         masked, truth = _masked(tokens)
-        found: Tensor = network(input_ids=masked, labels=truth, position_ids=position, token_type_ids=kind).loss
+        found: Tensor = network(input_ids=masked, labels=truth).loss
         return found
 
     return _training_step(network, loss)
