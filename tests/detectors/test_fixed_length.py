@@ -177,6 +177,6 @@ def test_another_beta_is_another_run(background: EventSet, tmp_path: Any) -> Non
     from unmask.errors import TrainingError
 
     short = replace(FAST, max_epochs=1)
-    BetaVAEDetector(beta=0.5, training=short).fit(background[:400], background[400:500], run_folder=tmp_path)
+    BetaVAEDetector(beta=0.5, training=short).fit(background[:400], background[400:500], run_folder=str(tmp_path))
     with pytest.raises(TrainingError, match="other settings"):
         BetaVAEDetector(beta=0.1, training=short).fit(background[:400], background[400:500], run_folder=tmp_path)

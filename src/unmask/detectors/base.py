@@ -50,7 +50,7 @@ class Detector(ABC):
         train: EventSet,
         validation: EventSet,
         *,
-        run_folder: Path | None = None,
+        run_folder: str | Path | None = None,
         reporter: Reporter | None = None,
     ) -> Self:
         """Learn from background events; with a ``run_folder`` the training is logged there and can be resumed.
@@ -61,7 +61,7 @@ class Detector(ABC):
             If signal events are among them, or there are none.
         """
         self._check_events(train, validation)
-        self._fit(train, validation, run_folder, reporter)
+        self._fit(train, validation, None if run_folder is None else Path(run_folder), reporter)
         self.fitted_on_ = {
             "n_train": len(train),
             "n_validation": len(validation),
