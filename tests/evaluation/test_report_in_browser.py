@@ -185,13 +185,16 @@ def test_a_detector_without_tokens_explains_by_terms(page: Page, folder: Path) -
     assert page.inner_text("#event-title").startswith(f"Rank 1: {first.process}")
     assert shown_facts(page)["score"] == f"{first.score:.4f}"
     assert cells(page, "term-rows") == [["number of b-jets given the rest", "5, expected 1 to 2; p = 0.002", "6.21"]]
-    # Nothing is promised of the drawing that is not in it.
+    # Nothing is promised of the objects that is not there.
     assert not page.is_visible("#surprise-note")
+    columns = page.locator("#object-table th:visible")
+    assert columns.all_inner_texts() == ["#", "object", "pT [GeV]", "η", "φ", "E [GeV]"]
     assert page.locator("#display circle").count() == len(first.objects)
     assert page.is_hidden("#walk-body")
     assert page.is_visible("#walk-none")
     page.select_option("#choose-list", label="tokens")
     assert page.is_visible("#surprise-note")
+    assert columns.count() == 9
 
 
 @pytest.mark.parametrize("width", [360, 800, 1280])

@@ -123,7 +123,9 @@
     if (!ofMet.length) rows.push(columns("", "MET", gev(met), "", number(metPhi, 2), "", metSurprise, null));
     at("object-rows").replaceChildren(...rows);
     at("objects-note").hidden = !event.tokens.length;
-    at("surprise-note").hidden = [metSurprise, ...event.objects.map((object) => object[6])].every((one) => one === null);
+    const isUnjudged = [metSurprise, ...event.objects.map((object) => object[6])].every((one) => one === null);
+    at("object-table").classList.toggle("unjudged", isUnjudged);
+    at("surprise-note").hidden = isUnjudged;
     at("terms").hidden = !event.terms.length;
     at("term-rows").replaceChildren(...event.terms.map(([name, text, , surprise]) =>
       tableRow(["", "name", name], ["", "words", minus(text)], ["surprise", "", number(surprise, 2)])));
