@@ -22,8 +22,8 @@ from unmask.networks.masked_token_scoring import evaluating
 from unmask.training import Reporter, Task, TrainingSettings
 
 ScoreName = Literal["mean-ratio", "joint-ratio", "improbability"]
-#: Like charges are rare in background, whatever the number of leptons.
-WITH_CHARGE: tuple[QuantityName, ...] = (*DEFAULT_QUANTITIES, "lepton_charge")
+#: Objects of each kind, how hard they are, and their charge: like charges are rare, whatever the number of leptons.
+SEVEN_QUANTITIES: tuple[QuantityName, ...] = (*DEFAULT_QUANTITIES, "n_jets", "lepton_charge")
 
 
 class LikelihoodRatioDetector(QuantityDetector[MaskedQuantityTransformer]):
@@ -54,7 +54,7 @@ class LikelihoodRatioDetector(QuantityDetector[MaskedQuantityTransformer]):
     def __init__(
         self,
         *,
-        quantities: tuple[QuantityName, ...] = WITH_CHARGE,
+        quantities: tuple[QuantityName, ...] = SEVEN_QUANTITIES,
         score: ScoreName = "mean-ratio",
         hidden: int = 32,
         n_layers: int = 2,
