@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from unmask import load_sample
 from unmask.detectors import Detector, load_detector
@@ -104,6 +105,20 @@ def test_same_seed_same_scores(name: str, fitted: Detector, sample: tuple[EventS
     np.testing.assert_array_equal(again.score_events(sample[2]), fitted.score_events(sample[2]))
     is_same = np.array_equal(other.score_events(sample[2]), fitted.score_events(sample[2]))
     assert is_same == (name in WITHOUT_RANDOMNESS)
+
+
+@pytest.mark.parametrize("kind", [JointTailDetector, LikelihoodRatioDetector])
+def test_same_seed_same_scores_with_batches_that_threads_share(
+    kind: type[JointTailDetector | LikelihoodRatioDetector], sample: tuple[EventSet, EventSet, EventSet]
+) -> None:
+    n_threads, settings = torch.get_num_threads(), replace(TRAINING, max_epochs=8, batch_size=1024)
+    torch.set_num_threads(2)
+    try:
+        first, *others = (kind(training=settings).fit(*sample[:2]).score_events(sample[2]) for _ in range(4))
+    finally:
+        torch.set_num_threads(n_threads)
+    for other in others:
+        np.testing.assert_array_equal(other, first)
 
 
 def test_saved_and_loaded_it_scores_the_same(

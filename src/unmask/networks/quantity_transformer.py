@@ -63,7 +63,9 @@ class QuantityTransformer(nn.Module, ABC):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Log-probabilities (batch, quantities, bins) for tokens (batch, quantities)."""
-        rows = self.steps.cumsum(1)[self.place, tokens]  # (batch, quantities, hidden)
+        table = self.steps.cumsum(1)
+        # Not by indexing: its gradient adds up in whatever order threads come by, so no run would be like another.
+        rows = F.embedding(tokens + self.place * table.shape[1], table.flatten(0, 1))  # (batch, quantities, hidden)
         for layer in self.layers:
             rows = layer(rows)
         logits = torch.einsum("bqh,qhk->bqk", self.norm(rows), self.out) + self.out_bias
