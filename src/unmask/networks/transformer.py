@@ -148,7 +148,7 @@ class TransformerLayer(nn.Module):
         scale = inverse_deviation(flat, norm.eps)[:, None]
         at_once = CPU_CACHE_ROWS if flat.device.type == "cpu" else len(flat)
         for part, scale_of_part in zip(torch.split(flat, at_once), torch.split(scale, at_once), strict=True):
-            inner = torch._addmm_activation(bias, part * scale_of_part, into)
+            inner = torch._addmm_activation(bias, part * scale_of_part, into)  # with the ReLU, in one kernel
             part.addmm_(inner, self.ffn_out.weight.t()).add_(self.ffn_out.bias)
         return rows
 
