@@ -25,6 +25,20 @@ def test_what_is_said_is_added(name: str) -> None:
     assert (odd.energy_mev >= odd.pt_mev).all()
 
 
+def test_instead_of_the_softest_jets() -> None:
+    events = load_sample("gluino")
+    events = events[events.label == 0][:400]
+    odd = insert(events, "two b-jets", seed=3, instead=True)
+    n_jets = (events.tag == 1).sum(axis=1)
+    n_gone = np.minimum(n_jets, 2)
+    assert (n_gone < 2).any()  # few jets, few to make way
+    assert ((odd.tag == 1).sum(axis=1) == n_jets - n_gone).all()
+    assert (odd.n_objects == events.n_objects + 2 - n_gone).all()
+    assert (odd.n_b_jets == events.n_b_jets + 2).all()
+    hardest = [np.where(e.tag == 1, e.pt_mev, 0).max(axis=1)[n_jets > 2] for e in (events, odd)]
+    np.testing.assert_array_equal(*hardest)
+
+
 def test_heavy_is_harder_than_light_and_the_seed_decides() -> None:
     events = load_sample("four-top")[:300]
     added_ht = {

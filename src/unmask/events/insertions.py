@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from unmask.events.distortions import columns_of, rebuilt
 from unmask.events.event_set import EventSet
@@ -71,10 +72,11 @@ HEAVY: dict[str, Insertion] = {
 INSERTIONS = LIGHT | HEAVY
 
 
-def insert(events: EventSet, name: str, *, seed: int) -> EventSet:
+def insert(events: EventSet, name: str, *, seed: int, instead: bool = False) -> EventSet:
     """Add the objects and the MET of an insertion to every event, at random in angle; labels and weights stay.
 
-    Leptons come in pairs of opposite charge, as far as there are two.
+    Leptons come in pairs of opposite charge, as far as there are two. With ``instead`` as many of the softest jets
+    without b-tag make way, as far as there are: not more objects then, but others.
 
     >>> from unmask import load_sample
     >>> events = load_sample("gluino")[:100]
@@ -103,9 +105,17 @@ def insert(events: EventSet, name: str, *, seed: int) -> EventSet:
     direction = rng.uniform(-np.pi, np.pi, len(events))
     met_x = events.met_mev * np.cos(events.met_phi) + invisible * np.cos(direction)
     met_y = events.met_mev * np.sin(events.met_phi) + invisible * np.sin(direction)
+    columns = columns_of(events)
+    if instead:
+        columns["tag"] = np.where(_is_softest_jet(events, len(what.tags)), 0, columns["tag"])
     columns = {
-        key: np.concatenate([column, added[key].astype(column.dtype)], axis=1)
-        for key, column in columns_of(events).items()
+        key: np.concatenate([column, added[key].astype(column.dtype)], axis=1) for key, column in columns.items()
     }
     result = rebuilt(events, columns, met_mev=np.hypot(met_x, met_y))
     return replace(result, met_phi=np.arctan2(met_y, met_x).astype(result.met_phi.dtype))
+
+
+def _is_softest_jet(events: EventSet, n: int) -> npt.NDArray[np.bool_]:
+    """Whether each object (n_events, objects) is one of the ``n`` softest jets without b-tag of its event."""
+    pt = np.where(events.tag == _TAGS["jet"], events.pt_mev, np.inf)
+    return (pt.argsort(axis=1).argsort(axis=1) < n) & np.isfinite(pt)

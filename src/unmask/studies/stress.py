@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -17,8 +18,16 @@ from unmask.events.event_set import EventSet
 from unmask.events.insertions import HEAVY, INSERTIONS, LIGHT, insert
 from unmask.tokenizers.base import check_background
 
-Group = Literal["light", "heavy", "distortion"]
-GROUPS: dict[Group, tuple[str, ...]] = {"light": tuple(LIGHT), "heavy": tuple(HEAVY), "distortion": tuple(DISTORTIONS)}
+Group = Literal["light", "heavy", "instead", "distortion"]
+#: How odd events of each kind are made of background.
+GROUPS: dict[Group, dict[str, Callable[..., EventSet]]] = {
+    "light": {name: partial(insert, name=name) for name in LIGHT},
+    "heavy": {name: partial(insert, name=name) for name in HEAVY},
+    "instead": {
+        f"instead: {name}": partial(insert, name=name, instead=True) for name, what in INSERTIONS.items() if what.tags
+    },
+    "distortion": {name: partial(distort, name=name) for name in DISTORTIONS},
+}
 
 
 @dataclass(frozen=True)
@@ -51,8 +60,8 @@ def stress(
         )
     drawn = background[np.sort(np.random.default_rng(seed).permutation(len(background))[:max_odd])]
     for group, kinds in GROUPS.items():
-        for kind in kinds:
-            odd = (insert if kind in INSERTIONS else distort)(drawn, kind, seed=seed + 1)
+        for kind, make_odd in kinds.items():
+            odd = make_odd(drawn, seed=seed + 1)
             score = np.concatenate([scores.score, detector.score_events(odd, device=device)])
             is_odd = np.arange(len(score)) >= len(background)
             weight = np.concatenate([background.weight, odd.weight])
