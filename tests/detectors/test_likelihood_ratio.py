@@ -40,7 +40,7 @@ def separation(detector: LikelihoodRatioDetector, usual: EventSet, odd: EventSet
     return roc_auc(detector.score_events(concatenate_events([usual, odd])), is_odd).value
 
 
-@pytest.mark.parametrize("score", ["mean-ratio", "joint-ratio", "improbability"])
+@pytest.mark.parametrize("score", ["root-ratio", "mean-ratio", "joint-ratio", "improbability"])
 def test_beyond_every_bin_the_further_out_the_more_anomalous(
     detector: LikelihoodRatioDetector, background: EventSet, score: ScoreName, tmp_path: Path
 ) -> None:
@@ -73,10 +73,16 @@ def test_it_finds_what_is_added_and_ignores_what_is_missing(
 def test_scores_differ_as_they_say(detector: LikelihoodRatioDetector, background: EventSet, tmp_path: Path) -> None:
     events = background[7000:7300]
     surprises = detector._surprises(events, "cpu")
-    np.testing.assert_allclose(detector.score_events(events), surprises.mean(axis=1))
-    joint = scored_as(detector, "joint-ratio", tmp_path / "model")
-    np.testing.assert_allclose(joint.score_events(events), surprises[:, -1])
-    with pytest.raises(UsageError, match="accepted: mean-ratio, joint-ratio, improbability"):
+    expected = {
+        "root-ratio": 2 * np.log(np.exp(surprises / 2).mean(axis=1)),
+        "mean-ratio": surprises.mean(axis=1),
+        "joint-ratio": surprises[:, -1],
+    }
+    for score, values in expected.items():
+        scored = scored_as(detector, score, tmp_path / score)  # type: ignore[arg-type]
+        np.testing.assert_allclose(scored.score_events(events), values)
+    np.testing.assert_allclose(detector.score_events(events), expected["root-ratio"])  # the default
+    with pytest.raises(UsageError, match="accepted: root-ratio, mean-ratio, joint-ratio, improbability"):
         LikelihoodRatioDetector(score="ratio", training=TRAINING).fit(background[:200], background[200:300])  # type: ignore[arg-type]
 
 

@@ -21,7 +21,7 @@ from unmask.networks.masked_quantity import MaskedQuantityTransformer, subset_lo
 from unmask.networks.masked_token_scoring import evaluating
 from unmask.training import Reporter, Task, TrainingSettings
 
-ScoreName = Literal["mean-ratio", "joint-ratio", "improbability"]
+ScoreName = Literal["root-ratio", "mean-ratio", "joint-ratio", "improbability"]
 #: Objects of each kind, how hard they are, and their charge: like charges are rare, whatever the number of leptons.
 SEVEN_QUANTITIES: tuple[QuantityName, ...] = (*DEFAULT_QUANTITIES, "n_jets", "lepton_charge")
 
@@ -39,8 +39,9 @@ class LikelihoodRatioDetector(QuantityDetector[MaskedQuantityTransformer]):
     Parameters
     ----------
     quantities : what an event is judged by, see :data:`unmask.events.quantities.QUANTITIES`; at most 8.
-    score : "mean-ratio", the mean of log q - log p over all subsets of the quantities; "joint-ratio", that of all
-        quantities together; "improbability", -log p of all quantities together, without alternative.
+    score : "root-ratio", twice the logarithm of the mean of the square root of q / p over all subsets of the
+        quantities; "mean-ratio", the mean of log q - log p; "joint-ratio", that of all quantities together;
+        "improbability", -log p of all quantities together, without alternative.
     hidden, n_layers, n_heads, ffn_expansion, dropout : see
         :class:`~unmask.networks.masked_quantity.MaskedQuantityTransformer`.
     training : how the network is trained.
@@ -55,7 +56,7 @@ class LikelihoodRatioDetector(QuantityDetector[MaskedQuantityTransformer]):
         self,
         *,
         quantities: tuple[QuantityName, ...] = SEVEN_QUANTITIES,
-        score: ScoreName = "mean-ratio",
+        score: ScoreName = "root-ratio",
         hidden: int = 32,
         n_layers: int = 2,
         n_heads: int = 4,
@@ -114,14 +115,18 @@ class LikelihoodRatioDetector(QuantityDetector[MaskedQuantityTransformer]):
     def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:
         self._check_fitted()
         surprises = self._surprises(events, device)
+        if self.score == "root-ratio":
+            return np.asarray(2 * (np.logaddexp.reduce(surprises / 2, axis=1) - np.log(surprises.shape[1])))
         return np.asarray(surprises.mean(axis=1) if self.score == "mean-ratio" else surprises[:, -1])
 
     def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:
         self._check_fitted()
         surprises = self._surprises(events, device)
-        largest = surprises.argmax(axis=1) + 1
-        together = np.full(len(events), surprises.shape[1])
-        return self._explanations(events, surprises, largest if self.score == "mean-ratio" else together)
+        if self.score in ("root-ratio", "mean-ratio"):
+            first = surprises.argmax(axis=1) + 1
+        else:
+            first = np.full(len(events), surprises.shape[1])
+        return self._explanations(events, surprises, first)
 
     def _say(self, found: list[str], surprise: float) -> str:
         words = " and ".join(found) + (" together" if len(found) > 1 else "")
