@@ -175,9 +175,9 @@ def test_list_names_presets_tokenizers_and_detectors() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (("training.gradient_clip=-1",), "gradient_clip is -1"),
+        (("training.gradient_clip=0",), "gradient_clip is 0.0; accepted: more than 0"),
         (("training.max_epochs=0",), "max_epochs is 0"),
-        (("training.learning_rate=nan",), "learning_rate is nan"),
+        (("training.learning_rate=nan",), "learning_rate is nan; accepted: 0 or more"),
         (("dropout=2",), "dropout is 2"),
         (("training=5",), "training is a group"),
         (("a=1", "a.b=2"), "a has been given a value"),

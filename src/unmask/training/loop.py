@@ -74,11 +74,10 @@ class TrainingSettings:
             if getattr(self, name) < n
         ]
         for name in ("learning_rate", "min_improvement", "divergence", "gradient_clip"):
-            value = getattr(self, name)
+            value, may_be_zero = getattr(self, name), name != "gradient_clip"
             # A rate of 0 trains nothing, but is of use in tests and benchmarks.
-            is_good = value is None or (math.isfinite(value) and (value > 0 if name == "gradient_clip" else value >= 0))
-            if not is_good:
-                mistakes.append(f"{name} is {value}; accepted: a positive number")
+            if value is not None and not (math.isfinite(value) and (value > 0 or (may_be_zero and value == 0))):
+                mistakes.append(f"{name} is {value}; accepted: {'0 or more' if may_be_zero else 'more than 0'}")
         if mistakes:
             raise UsageError("training: " + "; ".join(mistakes))
 
