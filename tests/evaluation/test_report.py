@@ -75,6 +75,7 @@ def test_the_metrics_are_those_of_evaluation(make_events: MakeEvents, tmp_path: 
     assert rows["one less two"][1] == cell(found.comparisons[0].difference)
     for note in found.notes:
         assert note in page.text
+    assert f"{len(read_scores(paths[0]))} events each, scored by one, two." in page.text
     assert page.tags.count("figure") == 5  # ROC, improvement, two histograms; the event display
     assert "unmask score model" in page.text  # where it came from
 
