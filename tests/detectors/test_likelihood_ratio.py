@@ -5,6 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from unmask import concatenate_events, load_detector
@@ -73,13 +74,13 @@ def test_it_finds_what_is_added_and_ignores_what_is_missing(
 def test_scores_differ_as_they_say(detector: LikelihoodRatioDetector, background: EventSet, tmp_path: Path) -> None:
     events = background[7000:7300]
     surprises = detector._surprises(events, "cpu")
-    expected = {
+    expected: dict[ScoreName, npt.NDArray[np.float64]] = {
         "root-ratio": 2 * np.log(np.exp(surprises / 2).mean(axis=1)),
         "mean-ratio": surprises.mean(axis=1),
         "joint-ratio": surprises[:, -1],
     }
     for score, values in expected.items():
-        scored = scored_as(detector, score, tmp_path / score)  # type: ignore[arg-type]
+        scored = scored_as(detector, score, tmp_path / score)
         np.testing.assert_allclose(scored.score_events(events), values)
     np.testing.assert_allclose(detector.score_events(events), expected["root-ratio"])  # the default
     with pytest.raises(UsageError, match="accepted: root-ratio, mean-ratio, joint-ratio, improbability"):

@@ -17,20 +17,21 @@ def background() -> EventSet:
 
 
 def test_each_kind_is_found_by_the_number_that_it_raises(background: EventSet) -> None:
-    by_met, by_b_jets = (
+    by_met, by_b_jets, by_objects = (
         {
             result.kind: result
             for result in stress(
                 TrivialDetector(name).fit(background[:3000], background[3000:3100]), background[4000:7000], max_odd=500
             )
         }
-        for name in ("met", "n-b-jets")
+        for name in ("met", "n-b-jets", "n-objects")
     )
     assert list(by_met) == [kind for kinds in GROUPS.values() for kind in kinds]
     assert by_met["MET"].auc.value > 0.6
     assert by_b_jets["MET"].auc.low < 0.5 < by_b_jets["MET"].auc.high
     assert by_b_jets["two b-jets"].auc.value > 0.9
     assert by_met["two b-jets"].auc.low < 0.5 < by_met["two b-jets"].auc.high
+    assert by_objects["instead: two b-jets"].auc.high < by_objects["two b-jets"].auc.low  # two jets, if any, are gone
     assert by_met["MET"].efficiency[1e-3] is None  # 3 of 3,000 background events do not support it
     assert by_met["MET"].efficiency[1e-2] is not None
 

@@ -21,12 +21,12 @@ def stress(
         Path, typer.Argument(metavar="MODEL", help="Folder of a trained detector, or sample:gluino-model.")
     ],
     reading: Reading,
-    seed: Annotated[int, typer.Option(help="Seed of what is added and distorted.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of what is added, exchanged and distorted.")] = 0,
     max_odd: Annotated[int, typer.Option(min=100, help="Odd events made of each kind.")] = 5000,
     device: DeviceOption = "auto",
     json: JsonOption = False,
 ) -> None:
-    """Find background events with something added or distorted: compare detectors before there is a signal.
+    """Find background events with something added, exchanged or distorted: compare detectors before there is a signal.
 
     FILE... hold background that the detector was not trained on, such as the validation events.
     """

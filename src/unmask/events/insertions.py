@@ -1,4 +1,4 @@
-"""Background events with something heavy added: what new physics could look like, made of background alone.
+"""Background events with something heavy added, or put in the place of jets: new physics made of background alone.
 
 Together with :mod:`unmask.events.distortions` they are what detectors are chosen on, so that no signal is needed.
 """
@@ -76,7 +76,8 @@ def insert(events: EventSet, name: str, *, seed: int, instead: bool = False) -> 
     """Add the objects and the MET of an insertion to every event, at random in angle; labels and weights stay.
 
     Leptons come in pairs of opposite charge, as far as there are two. With ``instead`` as many of the softest jets
-    without b-tag make way, as far as there are: not more objects then, but others.
+    without b-tag make way, as far as there are, so that there are other objects rather than more; MET is not balanced
+    for those that go.
 
     >>> from unmask import load_sample
     >>> events = load_sample("gluino")[:100]

@@ -44,7 +44,7 @@ class StressResult:
 def stress(
     detector: Detector, background: EventSet, *, seed: int = 0, max_odd: int = 5000, device: str = "auto"
 ) -> Iterator[StressResult]:
-    """Yield a result for each insertion and distortion of background events that the detector was not trained on.
+    """Yield a result for each kind of :data:`GROUPS`, made of background events that the detector was not trained on.
 
     Raises
     ------
