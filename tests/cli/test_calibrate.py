@@ -92,7 +92,7 @@ def test_what_does_not_fit_is_one_message(folder: Path, tmp_path: Path) -> None:
         assert found[0] == code
         assert message in found[1]
         assert not out.exists()
-    assert "let --out end in .parquet" in failing("flag", folder / "cal", control, "--csv", "--out", "x.csv")[1]
+    assert "let its name end in .parquet" in failing("flag", folder / "cal", control, "--out", "x.csv")[1]
     weight = np.where(np.arange(500) == 3, np.nan, 1.0)
     write_scores(tmp_path / "nan.parquet", [normal_scores(500, "n.csv", weight=weight)])
     for command in (("calibrate",), ("flag", folder / "cal")):

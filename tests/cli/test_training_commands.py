@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli.running import unmask
+from tests.cli.running import failing, unmask
 from unmask import load_sample, read_events, write_events
 from unmask.detectors import load_detector
 from unmask.detectors.scores import read_scores
@@ -98,6 +98,14 @@ def test_signal_is_refused(events: Path, tmp_path: Path) -> None:
         assert not (tmp_path / "out").exists()
 
 
+def test_validation_on_training_events_is_refused(events: Path, tmp_path: Path) -> None:
+    train = events / "train.parquet"
+    code, message = failing("train", train, "--validation", train, "--out", tmp_path / "model")
+    assert code == 2
+    assert "validation events are training events too" in message
+    assert not (tmp_path / "model").exists()
+
+
 def test_a_tampered_model_is_refused(model: Path, events: Path, tmp_path: Path) -> None:
     import shutil
 
@@ -161,6 +169,8 @@ def test_the_model_that_ships_can_be_tried_at_once(tmp_path: Path) -> None:
     scores = read_scores(out)
     assert len(scores) == 26_536
     assert np.median(scores.score[scores.label == 1]) > 1.5 * np.median(scores.score[scores.label == 0])
+    assert scores.was_trained_on is not None
+    assert scores.was_trained_on.sum() == 18_828
 
 
 def test_list_names_presets_tokenizers_and_detectors() -> None:

@@ -76,8 +76,8 @@ def flag(
     from unmask.evaluation.calibration import Calibration
     from unmask.evaluation.calibration import flag as flag_events
 
-    if csv and out.suffix == ".csv":
-        raise UsageError(f"{out} would be both the Parquet file and its text; let --out end in .parquet")
+    if out.suffix != ".parquet":
+        raise UsageError(f"{out}: a Parquet file is written; let its name end in .parquet (--csv adds it as text)")
     if out.resolve() in {path.resolve() for path in scores}:
         raise UsageError(f"{out} would overwrite a scores file; choose another name")
     known = Calibration.load(calibration)

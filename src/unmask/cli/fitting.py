@@ -64,7 +64,9 @@ def training_and_validation(
 ) -> tuple[EventSet, EventSet]:
     """Read the events to learn from, and those to validate on; signal is refused unless it is wanted."""
     from unmask.cli.console import note
+    from unmask.errors import UsageError
     from unmask.events.event_set import concatenate_events
+    from unmask.events.fingerprints import SeenEvents
     from unmask.events.splits import split_all, split_background
     from unmask.tokenizers.base import check_background
 
@@ -73,6 +75,12 @@ def training_and_validation(
         check_background(events)
     if validation_files:
         training, validation = events, concatenate_events(list(reading.stream(validation_files)))
+        n_shared = int(SeenEvents.of(training).contains(validation).sum())
+        if n_shared > 0.01 * len(validation):
+            raise UsageError(
+                f"{n_shared:,} of the {len(validation):,} validation events are training events too, so nothing would "
+                "stop a training that learns them by heart; give others, or leave out --validation"
+            )
     else:
         training, validation, test = (split_all if with_signal else split_background)(events, seed=seed)
         note(f"split by seed {seed}: {len(test):,} test events are left alone")
