@@ -68,12 +68,13 @@ def sha256_of_file(path: Path) -> str:
 
 def provenance(**facts: Json) -> dict[str, Json]:
     """When, with what and by which command something was made, and any further ``facts``."""
+    program = Path(sys.argv[0]).name.replace("__main__.py", "unmask")  # as python -m unmask
     packages = {"unmask": version("unmask"), "numpy": np.__version__}
     if "torch" in sys.modules:
         packages["torch"] = str(sys.modules["torch"].__version__)
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": " ".join([program, *sys.argv[1:]]),
         "python": platform.python_version(),
         "packages": packages,
         **facts,
@@ -100,7 +101,7 @@ def save_artifact(
     folder: str | Path, artifact: Artifact, *, parts: Mapping[str, Callable[[Path], None]] | None = None
 ) -> None:
     """Write ``artifact`` to ``folder``; each of ``parts`` is called with the subfolder to write itself to."""
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
     folder = Path(folder)
     check_can_save(folder)
@@ -108,7 +109,9 @@ def save_artifact(
         scratch.mkdir()
         for name, save_part in (parts or {}).items():
             save_part(scratch / name)
-        save_file({name: np.ascontiguousarray(array) for name, array in artifact.arrays.items()}, scratch / ARRAYS)
+        # Not by safetensors' own writer: a file of its making cannot be read by colleagues.
+        content = save({name: np.ascontiguousarray(array) for name, array in artifact.arrays.items()})
+        (scratch / ARRAYS).write_bytes(content)
         manifest: dict[str, Json] = {
             "format_version": FORMAT_VERSION,
             "kind": artifact.kind,

@@ -129,6 +129,9 @@ def test_saved_and_loaded_it_scores_the_same(
     np.testing.assert_array_equal(loaded.score_events(sample[2]), fitted.score_events(sample[2]))
     assert loaded.fitted_on_ == fitted.fitted_on_
     assert not list((tmp_path / "model").rglob("*.pkl"))
+    (tmp_path / "plain").touch()
+    modes = {path.stat().st_mode for path in (tmp_path / "model").rglob("*") if path.is_file()}
+    assert modes == {(tmp_path / "plain").stat().st_mode}  # whoever may read other files may read a model
 
 
 def test_a_score_does_not_depend_on_other_events(fitted: Detector, sample: tuple[EventSet, EventSet, EventSet]) -> None:

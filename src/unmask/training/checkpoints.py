@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from unmask.artifacts import atomic_path
@@ -34,7 +34,7 @@ def write_checkpoint(
     # Clones, since safetensors refuses tensors that share memory (tied weights).
     tensors = {name: value.detach().clone().contiguous() for name, value in tensors.items()}
     with atomic_path(folder / CHECKPOINT) as path:
-        save_file(tensors, path, metadata={"state": json.dumps(state)})
+        path.write_bytes(save(tensors, metadata={"state": json.dumps(state)}))
 
 
 @dataclass(frozen=True)
