@@ -123,6 +123,8 @@ def test_bad_input_is_one_message(folder: Path, tmp_path: Path) -> None:
         "unknown": replace(scores, label=np.full(2000, -1, np.int8)),
         "one-class": replace(scores, label=np.zeros(2000, np.int8)),
         "other": replace(scores, row=scores.row + 1),
+        "content": replace(scores, scalars=toy_scalars(scores.label, seed=1)),
+        "label-5": replace(scores, label=np.where(scores.row == 3, 5, scores.label).astype(np.int8)),
     }
     for name, content in bad.items():
         write_scores(tmp_path / f"{name}.parquet", [content])
@@ -132,6 +134,14 @@ def test_bad_input_is_one_message(folder: Path, tmp_path: Path) -> None:
         ((tmp_path / "unknown.parquet",), 3, "unknown: 2,000 of 2,000 events have no label"),
         ((tmp_path / "one-class.parquet",), 2, "one-class: signal and background events are both needed"),
         ((good, tmp_path / "other.parquet"), 3, "other and good hold scores of different events"),
+        ((good, tmp_path / "content.parquet"), 3, "content and good hold scores of different events"),
+        (
+            (tmp_path / "label-5.parquet",),
+            3,
+            "label-5.parquet: label 5, first of 1 that are not accepted; accepted: -1",
+        ),
+        ((tmp_path / "label-5.parquet", "--streaming"), 3, "label-5.parquet: label 5"),
+        ((tmp_path / "unknown.parquet", "--streaming"), 3, "unknown.parquet: none of the 2,000 events has a label"),
         ((good, good), 2, "two detectors are called 'good'"),
         ((good, "--name", "a", "--name", "b"), 2, "1 scores files and 2 names"),
         ((good, "--streaming", "--out", tmp_path / "x"), 2, "leave out --out"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from tests.evaluation.toy_scores import toy_scores
+from tests.evaluation.toy_scores import toy_scalars, toy_scores
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.comparison import align, auc_difference, select
 from unmask.evaluation.metrics import roc_auc
@@ -85,3 +85,25 @@ def test_other_events_are_refused() -> None:
             align(other, reference, name="b", reference_name="a")
     with pytest.raises(UsageError):
         auc_difference(np.arange(4.0), np.arange(3.0), label == 1)
+
+
+def test_events_of_the_same_name_with_other_content_are_refused() -> None:
+    label = np.array([0, 1, 0, 1], np.int8)
+    scalars = toy_scalars(label)
+    met = np.array([np.nan, 2, 3, 4])
+    reference = toy_scores([1, 2, 3, 4], label, scalars=scalars | {"met_mev": met})
+    for column in scalars:
+        changed = (reference.scalars or {})[column] + np.array([0, 0, 0, 1])
+        other = replace(reference, scalars={**(reference.scalars or {}), column: changed})
+        with pytest.raises(BadDataError, match=r"b and a hold .* different events \(1 of 4 have the same file name"):
+            align(other, reference, name="b", reference_name="a")
+    for same in (reference, replace(reference, scalars=None)):
+        assert len(align(select(same, np.arange(4)[::-1]), reference, name="b", reference_name="a")) == 4
+
+
+def test_event_ids_may_stand_for_rows_even_if_negative() -> None:
+    label = np.array([0, 1, 0, 1], np.int8)
+    files = Names.of(["a", "a", "b", "b"])
+    reference = toy_scores([1, 2, 3, 4], label, row=np.array([0, 7, -8, 7]), file_names=files)
+    mixed = select(reference, np.array([2, 3, 1, 0]))
+    np.testing.assert_array_equal(align(mixed, reference, name="b", reference_name="a").score, [1, 2, 3, 4])

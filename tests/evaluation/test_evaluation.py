@@ -74,6 +74,14 @@ def test_a_detector_that_does_not_beat_trivial_scores_is_seen_not_to() -> None:
     assert note.startswith(f"{FISHER!r} is not beaten; difference of AUCs: bad -0.")
 
 
+def test_events_that_are_there_twice_are_noticed() -> None:
+    scores = two_signals(shift=3)
+    twice = select(scores, np.concatenate([np.arange(len(scores)), np.arange(5)]))
+    (note,) = evaluate({"good": twice}, n_replicas=20).notes
+    assert "5 of the 3,005 events of good are there more than once" in note
+    assert "too narrow" in note
+
+
 def test_all_that_do_not_beat_the_same_trivial_score_share_a_note() -> None:
     bad, worse = two_signals(shift=0.3), two_signals(shift=0.1)
     (note,) = evaluate({"bad": bad, "worse": worse}, n_replicas=20).notes

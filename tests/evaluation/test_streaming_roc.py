@@ -87,6 +87,39 @@ def test_negative_weights_give_the_area_and_no_curve(tmp_path: Path) -> None:
     assert len(result.signal_efficiency) == 0
 
 
+def test_what_must_be_known_is_noted(tmp_path: Path) -> None:
+    score, label, weight = sample(500, seed=5, n_values=50)
+    assert not streaming_roc(write(tmp_path / "good.parquet", score, label, weight), piece_events=60).notes
+    path = write(tmp_path / "constant.parquet", np.full(500, 0.5), label, weight)
+    assert streaming_roc(path).notes == ("constant score: the detector gives all events the score 0.5",)
+    path = write(tmp_path / "negative.parquet", score, label, np.where(np.arange(500) % 7 == 0, -0.3, weight))
+    assert streaming_roc(path).notes == ("negative weights: only the AUC is measured",)
+    few = write(tmp_path / "few.parquet", score[:20], (np.arange(20) < 3).astype(np.int8), np.ones(20))
+    assert streaming_roc(few).notes == ("only 3 events of signal: their intervals cannot be trusted",)
+
+
+@pytest.mark.parametrize("piece_events", [1, 60, 10**6])
+def test_events_that_are_there_twice_are_counted(tmp_path: Path, piece_events: int) -> None:
+    score, label, weight = sample(500, seed=6, n_values=50)
+    one = write(tmp_path / "one.parquet", score, label, weight)
+    other = write(tmp_path / "other.parquet", score[:70] + 1, label[:70], weight[:70])
+    (note,) = streaming_roc([one, other], piece_events=piece_events).notes
+    assert "70 of the 570 events are there more than once" in note
+
+
+def test_files_without_events_or_labels_are_named(tmp_path: Path) -> None:
+    score, label, weight = sample(50, seed=7, n_values=50)
+    path = write(tmp_path / "unlabelled.parquet", score, np.full(50, -1, np.int8), weight)
+    with pytest.raises(BadDataError, match=r"unlabelled\.parquet: none of the 50 events has a label; score files with"):
+        streaming_roc(path)
+    path = write(tmp_path / "empty.parquet", score[:0], label[:0], weight[:0])
+    with pytest.raises(BadDataError, match=r"empty\.parquet: holds no events"):
+        streaming_roc(path)
+    path = write(tmp_path / "background.parquet", score, np.zeros(50, np.int8), weight)
+    with pytest.raises(UsageError, match=r"background\.parquet: .* one class"):
+        streaming_roc(path)
+
+
 def test_a_folder_of_parts_is_read_as_one_and_refused_when_incomplete(tmp_path: Path) -> None:
     score, label, weight = sample(300, seed=4, n_values=100)
     folder = tmp_path / "scores"

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from unmask.evaluation.evaluation import Evaluation
 
 ScoresArgument = Annotated[
-    list[Path], typer.Argument(metavar="SCORES...", help="Files that unmask score wrote, one a detector.")
+    list[Path],
+    typer.Argument(
+        metavar="SCORES...",
+        help="Files that unmask score wrote, or Parquet or CSV files with columns score and label; one a detector.",
+    ),
 ]
 NameOption = Annotated[
     list[str] | None, typer.Option("--name", help="Name of a detector, one for each file (default: the file's name).")

@@ -1,4 +1,7 @@
-"""Scores of events: in memory, and as the Parquet file that scoring writes and evaluation reads."""
+"""Scores of events: in memory, and as the Parquet file that scoring writes and evaluation reads.
+
+Scores from elsewhere are read too: a Parquet or CSV file with the columns ``score`` and ``label``.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import csv
 
 from unmask.artifacts import Json
-from unmask.errors import UsageError
-from unmask.events.event_set import EventSet, Names
+from unmask.errors import ArtifactError, BadDataError, UnmaskError, UsageError
+from unmask.events.event_set import LABEL_NAMES, EventSet, Names
 from unmask.events.fingerprints import SeenEvents
-from unmask.events.identity import IDENTITY_TYPES, identity_from_arrow, identity_to_arrow
-from unmask.tables import TableKind, TableWriter, open_table, table_files
+from unmask.events.identity import IDENTITY_TYPES, identity_from_arrow, identity_to_arrow, words_from_arrow
+from unmask.tables import METADATA_KEY, TableKind, TableWriter, open_table, table_files
 
 SCORES_TABLE = TableKind(
     "scores",
@@ -34,6 +39,15 @@ SCALARS: dict[str, pa.DataType] = {
     "ht_mev": pa.float64(),
     "met_mev": pa.float64(),
     "n_b_jets": pa.int16(),
+}
+_ACCEPTED_LABELS = "-1 (unknown), 0 (background), 1 (signal)"
+_NEEDED = ("score", "label")
+#: What is read of a file that unmask did not write, where it is there.
+_PLAIN_TYPES: dict[str, pa.DataType] = {
+    **dict.fromkeys((*_NEEDED, "weight"), pa.float64()),
+    **dict.fromkeys(("row", "event_id"), pa.int64()),
+    **dict.fromkeys(("file", "process"), pa.string()),
+    **SCALARS,
 }
 
 
@@ -97,6 +111,11 @@ class Scores:
         files = np.frombuffer(b"".join(words), np.int64)
         return files[self.file_names.code] + self.row * np.int64(0x1E3779B97F4A7C15)
 
+    @property
+    def n_repeated(self) -> int:
+        """How many events have the file name and row of an earlier one."""
+        return len(self) - len(np.unique(self.event_key))
+
 
 def write_scores(path: str | Path, parts: Iterable[Scores], *, provenance: dict[str, Json] | None = None) -> int:
     """Write a stream of scores to a Parquet file, in bounded memory, and return the number of events."""
@@ -129,11 +148,34 @@ def write_scores(path: str | Path, parts: Iterable[Scores], *, provenance: dict[
 
 
 def stream_scores(path: str | Path, *, chunk_events: int = 200_000) -> Iterator[Scores]:
-    """Yield what :func:`write_scores` wrote, to a file or to the parts in a folder, in chunks."""
+    """Yield what :func:`write_scores` wrote, to a file or to the parts in a folder, in chunks.
+
+    A Parquet file that unmask did not write, or a CSV file, needs the columns ``score`` and ``label``. Weights are 1
+    if it has none; without the columns ``row`` and ``event_id`` an event is known by its place in the file.
+
+    Raises
+    ------
+    BadDataError
+        If a file is missing or damaged, or holds something else, or a label is none.
+    """
     for part in table_files(path):
+        if _is_plain(part):
+            yield from _stream_plain(part, chunk_events)
+            continue
         with open_table(part, SCORES_TABLE) as (file, _):
             for batch in file.iter_batches(chunk_events):
-                yield _from_arrow(batch)
+                scores = _from_arrow(batch)
+                _check_labels(scores.label, part)
+                yield scores
+
+
+def _check_labels(label: npt.NDArray[Any], path: Path) -> None:
+    wrong = label[~np.isin(label, list(LABEL_NAMES))]
+    if len(wrong):
+        raise BadDataError(
+            f"label {wrong[0]:g}, first of {len(wrong):,} that are not accepted; accepted: {_ACCEPTED_LABELS}",
+            path=path,
+        )
 
 
 def _from_arrow(batch: pa.RecordBatch) -> Scores:
@@ -148,6 +190,87 @@ def _from_arrow(batch: pa.RecordBatch) -> Scores:
         scalars={name: batch[name].to_numpy() for name in SCALARS} if there.issuperset(SCALARS) else None,
         was_trained_on=batch[TRAINED_ON].to_numpy(zero_copy_only=False) if TRAINED_ON in there else None,
         **identity_from_arrow(batch),
+    )
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether a file is one of scores that unmask did not write."""
+    if path.suffix.lower() == ".csv":
+        return True
+    try:
+        return METADATA_KEY not in (pq.read_schema(path).metadata or {})
+    except (pa.ArrowException, OSError):
+        return False  # reading it as a table says what is wrong
+
+
+def _stream_plain(path: Path, chunk_events: int) -> Iterator[Scores]:
+    n_read = 0
+    try:
+        for batch in _plain_batches(path, chunk_events):
+            yield _from_plain(batch, n_read, path)
+            n_read += len(batch)
+    except UnmaskError:
+        raise
+    except FileNotFoundError:
+        raise ArtifactError("no such file", path=path) from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise BadDataError(f"cannot be read ({' '.join(str(error).split())})", path=path) from None
+
+
+def _plain_batches(path: Path, chunk_events: int) -> Iterator[pa.RecordBatch]:
+    if path.suffix.lower() != ".csv":
+        with pq.ParquetFile(path, pre_buffer=False) as file:
+            yield from file.iter_batches(chunk_events, columns=_plain_columns(file.schema_arrow.names, path))
+        return
+    with csv.open_csv(path) as reader:
+        wanted = _plain_columns(reader.schema.names, path)
+    # A number that must be whole may be written as 3.0.
+    types = {name: pa.float64() if name in SCALARS else _PLAIN_TYPES[name] for name in wanted}
+    with csv.open_csv(path, convert_options=csv.ConvertOptions(include_columns=wanted, column_types=types)) as reader:
+        yield from reader
+
+
+def _plain_columns(names: list[str], path: Path) -> list[str]:
+    missing = [name for name in _NEEDED if name not in names]
+    if missing:
+        raise BadDataError(
+            f"no column {' and no column '.join(missing)} (found: {', '.join(names[:10])}): scores that unmask did not "
+            f"write need the columns score and label; labels are {_ACCEPTED_LABELS}",
+            path=path,
+        )
+    found = [name for name in _PLAIN_TYPES if name in names]
+    twice = [name for name in found if names.count(name) > 1]
+    if twice:
+        raise BadDataError(f"has more than one column {twice[0]}", path=path)
+    return found
+
+
+def _from_plain(batch: pa.RecordBatch, first_row: int, path: Path) -> Scores:
+    found: dict[str, Any] = {}
+    for name in batch.schema.names:
+        try:
+            column = batch[name].cast(_PLAIN_TYPES[name])
+        except pa.ArrowException as error:
+            raise BadDataError(f"column {name}: {error}", path=path) from None
+        n_missing = column.is_null(nan_is_null=True).sum().as_py() or 0
+        if n_missing:
+            raise BadDataError(f"column {name}: {n_missing:,} values are missing or NaN", path=path)
+        is_text = pa.types.is_string(column.type)
+        found[name] = words_from_arrow(column.dictionary_encode()) if is_text else column.to_numpy()
+    n = len(batch)
+    row = found.get("row", found.get("event_id", np.arange(first_row, first_row + n)))
+    _check_labels(found["label"], path)
+    label = found["label"].astype(np.int8)
+    return Scores(
+        score=found["score"],
+        row=row,
+        event_id=found.get("event_id", row),
+        # Files of scores have other names than one another; the events in them need not.
+        file_names=found.get("file", Names.constant("", n)),
+        process_names=found.get("process", Names((label % 3).astype(np.int32), tuple(LABEL_NAMES.values()))),
+        label=label,
+        weight=found.get("weight", np.ones(n)),
+        scalars={name: found[name] for name in SCALARS} if found.keys() >= SCALARS.keys() else None,
     )
 
 

@@ -9,11 +9,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import norm
 
-from unmask.detectors.scores import Scores
+from unmask.detectors.scores import SCALARS, Scores
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.intervals import Estimate
 from unmask.evaluation.metrics import Placements, placements
 from unmask.events.event_set import Names
+
+_WHAT_TO_DO = "score the same files with both, or evaluate them one by one"
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def align(scores: Scores, reference: Scores, *, name: str, reference_name: str) 
     Raises
     ------
     BadDataError
-        If they hold other events, or the same events with other labels or weights.
+        If they hold other events, known by their trivial scores too, or the same with other labels or weights.
     """
     both = f"{name} and {reference_name}"
     keys, reference_keys = _keys(scores, reference)
@@ -67,7 +69,7 @@ def align(scores: Scores, reference: Scores, *, name: str, reference_name: str) 
         n_missing = np.count_nonzero(~np.isin(reference_keys, keys))
         raise BadDataError(
             f"{both} hold scores of different events ({len(scores):,} and {len(reference):,}; {n_missing:,} of "
-            f"{reference_name} are not in {name}): score the same files with both, or evaluate them one by one"
+            f"{reference_name} are not in {name}): {_WHAT_TO_DO}"
         )
     place = np.empty_like(order)
     place[reference_order] = order
@@ -76,7 +78,24 @@ def align(scores: Scores, reference: Scores, *, name: str, reference_name: str) 
         n_other = np.count_nonzero(getattr(aligned, column) != getattr(reference, column))
         if n_other:
             raise BadDataError(f"{both}: the {column} of {n_other:,} events is not the same in both")
+    n_other_content = _n_other_content(aligned, reference)
+    if n_other_content:
+        raise BadDataError(
+            f"{both} hold scores of different events ({n_other_content:,} of {len(reference):,} have the same file "
+            f"name and row but other content: number of objects, HT, MET or number of b-jets): {_WHAT_TO_DO}"
+        )
     return aligned
+
+
+def _n_other_content(aligned: Scores, reference: Scores) -> int:
+    """How many events have other trivial scores, where both have some."""
+    if aligned.scalars is None or reference.scalars is None:
+        return 0
+    is_other = np.zeros(len(reference), np.bool_)
+    for name in SCALARS:
+        one, other = (np.asarray(each.scalars[name], np.float64) for each in (aligned, reference) if each.scalars)
+        is_other |= (one != other) & ~(np.isnan(one) & np.isnan(other))
+    return int(np.count_nonzero(is_other))
 
 
 def select(scores: Scores, chosen: npt.NDArray[Any]) -> Scores:
@@ -96,6 +115,7 @@ def select(scores: Scores, chosen: npt.NDArray[Any]) -> Scores:
 def _keys(*each: Scores) -> list[npt.NDArray[np.int64]]:
     """A number for every (file, row), the same in all of the scores."""
     files = Names.concatenate([scores.file_names for scores in each])
-    rows = np.concatenate([scores.row for scores in each])
-    keys = files.code.astype(np.int64) * (rows.max(initial=0) + 1) + rows
+    # The place among all rows: event ids, of any size and sign, may stand for rows.
+    values, rows = np.unique(np.concatenate([scores.row for scores in each]), return_inverse=True)
+    keys = files.code.astype(np.int64) * len(values) + rows
     return np.split(keys, np.cumsum([len(scores) for scores in each])[:-1])

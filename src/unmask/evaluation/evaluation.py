@@ -190,6 +190,11 @@ def notes_on(scores: Mapping[str, Scores]) -> list[str]:
             notes.append(f"{name} was trained on {n_seen:,} of these {len(each):,} events: its numbers are too good")
         if each.weight.min() < 0:
             notes.append(f"negative weights in {name}: only the AUC is measured")
+        if each.n_repeated:
+            notes.append(
+                f"{each.n_repeated:,} of the {len(each):,} events of {name} are there more than once (same file name "
+                "and row): its intervals are too narrow"
+            )
     return notes
 
 
