@@ -43,8 +43,10 @@ class Explainer:
         met = TokenExplanation(
             "MET", "MET 70 to 95 GeV", 1.5, 0.22, Guess("MET", 0.22), [Guess("MET below 70 GeV", 0.7)]
         )
+        nothing = Guess("no further object", 0.3)
+        empty = TokenExplanation("empty slot", nothing.text, 1.2, 0.3, nothing, [nothing])
         terms = [Term("number of objects", f"{n} objects, expected 4 to 6", n, 2.5)]
-        return Explanation(list(surprise), 1.5, [*tokens, met], terms)
+        return Explanation(list(surprise), 1.5, [*tokens, met, empty], terms)
 
 
 class TermsOnly(Explainer):
@@ -64,6 +66,7 @@ def write_run(
     n_explained: int = 10,
     weight_of_first: float | None = None,
     explainer: Explainer | None = None,
+    provenance: dict[str, object] | None = None,
     **options: object,
 ) -> Path:
     """Write 200 scored events of each label to ``path``, signal scoring higher, and explain the highest."""
@@ -74,7 +77,7 @@ def write_run(
     if weight_of_first is not None:
         events = replace(events, weight=np.concatenate([[weight_of_first], events.weight[1:]]))
     score = np.random.default_rng(seed).normal(size=len(events)) + (events.label == 1)
-    write_scores(path, [Scores.of(events, score)], provenance={"command": "unmask score model"})
+    write_scores(path, [Scores.of(events, score)], provenance={"command": "unmask score model"} | (provenance or {}))
     if n_explained:
         most = MostAnomalous(n_explained)
         most.add(events, score)

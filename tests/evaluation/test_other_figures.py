@@ -18,6 +18,7 @@ from unmask.evaluation.token_figures import (
 )
 from unmask.evaluation.training_figures import draw_training, read_training_log
 from unmask.events.sample import load_sample
+from unmask.training import EpochRecord
 
 
 def write_log(path: Path, validation: list[float], rate: list[float]) -> Path:
@@ -48,6 +49,15 @@ def test_training_curves_mark_the_epoch_that_was_kept(tmp_path: Path) -> None:
     assert lower.get_yscale() == "linear"
     falling = write_log(tmp_path / "falling.jsonl", [3.0, 2.0], [1e-3, 1e-5])
     assert draw_training(falling).figure.axes[1].get_yscale() == "log"
+
+
+def test_the_history_of_a_detector_is_drawn_like_a_log(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "log.jsonl", [3.0, 2.0, 2.5], [1e-3, 1e-3, 5e-4])
+    history = [
+        EpochRecord(**{"mean_batch_loss": 1.0, "events_per_second": 1.0, "seconds": 1.0} | json.loads(line))
+        for line in log.read_text().splitlines()
+    ]
+    assert draw_training(history).svg("a", "") == draw_training(log).svg("a", "")
 
 
 @pytest.mark.parametrize("line", ["{", "[1]", '{"epoch": 1}', '{"epoch": 1, "training_loss": NaN}', "7"])

@@ -110,5 +110,8 @@ def test_lines_differ_without_colour_and_are_seen_on_white(style: Style) -> None
     with new_figure(1, 1, (3, 2), style=style):
         styles = [look for look, _ in zip(line_styles(), range(8), strict=False)]
     assert len({str(look["linestyle"]) for look in styles}) == 8
+    with new_figure(1, 1, (3, 2), style=style):
+        many = [str(look) for look, _ in zip(line_styles(), range(40), strict=False)]
+    assert len(set(many)) == 40
     grey = np.array([mpl.colors.to_rgb(look["color"]) for look in styles]) @ [0.299, 0.587, 0.114]
     assert grey.max() < 0.75

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,11 +11,12 @@ import numpy as np
 import pytest
 
 from tests.evaluation.runs import write_run
+from unmask.artifacts import MANIFEST, Artifact, save_artifact, sha256_of_file
 from unmask.detectors.explanations import read_explanations
 from unmask.detectors.scores import Scores, read_scores, write_scores
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.evaluation import evaluate
-from unmask.evaluation.report import write_report
+from unmask.evaluation.report import Figure, write_report
 from unmask.evaluation.tables import cell
 from unmask.events.event_set import EventSet, concatenate_events
 from unmask.events.readers.parquet import write_events
@@ -89,11 +91,21 @@ def test_a_folder_stands_for_its_scores_files(make_events: MakeEvents, tmp_path:
     assert all(run.explanations for run in runs)
     with pytest.raises(UsageError, match="given twice"):
         write_report([tmp_path / "a", tmp_path / "a" / "scores.parquet"], tmp_path / "report.html")
+    # A study holds them in a folder, whatever lies beside that.
+    write_run(tmp_path / "study" / "scores" / "one.parquet", make_events)
+    write_run(tmp_path / "study" / "bound.parquet", make_events)
+    assert [run.name for run in write_report([tmp_path / "study"], tmp_path / "report.html")] == ["one"]
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="holds no scores files"):
         write_report([tmp_path / "empty"], tmp_path / "report.html")
     with pytest.raises(UsageError, match=r"must end in \.html"):
         write_report([tmp_path / "a"], tmp_path / "report.pdf")
+
+
+def test_figures_with_panels_side_by_side_need_the_width_of_the_page() -> None:
+    sizes = {(576, 324): True, (576, 514): True, (396, 288): False, (396, 540): False}
+    figures = {size: Figure("", f'<svg viewBox="0 0 {size[0]} {size[1]}">') for size in sizes}
+    assert {size: figure.is_wide for size, figure in figures.items()} == sizes
 
 
 def test_what_the_data_say_never_becomes_markup(make_events: MakeEvents, tmp_path: Path) -> None:
@@ -121,10 +133,65 @@ def test_unlabelled_events_have_scores_and_a_browser_but_no_metrics(make_events:
     write_report([path], tmp_path / "report.html")
     page = Page((tmp_path / "report.html").read_text())
     assert "AUC" not in page.text
+    assert "no metrics of data: no events have a label" in page.text
     assert page.tags.count("figure") == 2  # the distribution; the event display
     header = next(row for row in page.rows if row[:2] == ["rank", "process"])
     assert "p" not in header
     assert sum(row[0].isdigit() and row[2] == "unlabelled" for row in page.rows) == 10
+
+
+@pytest.mark.parametrize(("labels", "missing"), [((0, 0), "signal"), ((1, -1), "background")])
+def test_one_class_alone_has_no_metrics_and_the_page_says_why(
+    make_events: MakeEvents, tmp_path: Path, labels: tuple[int, int], missing: str
+) -> None:
+    paths = [write_run(tmp_path / f"{name}.parquet", make_events, labels=labels) for name in ("one", "two")]
+    write_report(paths, tmp_path / "report.html")
+    text = Page((tmp_path / "report.html").read_text()).text
+    assert f"no metrics of one, two: no events are labelled {missing}" in text
+
+
+def test_warnings_come_before_the_numbers_and_remarks_after(make_events: MakeEvents, tmp_path: Path) -> None:
+    path = write_run(tmp_path / "one.parquet", make_events, labels=(0, 1, -1), weight_of_first=-0.5)
+    write_report([path], tmp_path / "report.html", notes=["a remark"])
+    before, _, after = (tmp_path / "report.html").read_text().partition("<table")
+    for warning in ("negative weights in one", "have no label; metrics leave them out"):
+        assert warning in before
+        assert warning not in after
+    assert "a remark" in after
+    assert "a remark" not in before
+
+
+@pytest.mark.parametrize("n_explained", [0, 10])
+def test_settings_are_those_of_the_model_that_gave_the_scores(
+    make_events: MakeEvents, tmp_path: Path, n_explained: int
+) -> None:
+    training = {"seed": 17, "max_epochs": 3}
+    for name in ("one", "other"):
+        lut = Artifact("lut", {"n_bins": 5 if name == "one" else 6})
+        save_artifact(
+            tmp_path / "models" / name,
+            Artifact("masked-token", {"hidden": 64, "training": training}, {}, {"fitted_on": {"n_train": 9}}),
+            parts={"tokenizer": lambda folder, lut=lut: save_artifact(folder, lut)},
+        )
+    facts = {"model": sha256_of_file(tmp_path / "models" / "one" / MANIFEST), "detector": "masked-token"}
+    path = write_run(tmp_path / "scores" / "run.parquet", make_events, n_explained=n_explained, provenance=facts)
+    write_report([path], tmp_path / "report.html")
+    rows = Page((tmp_path / "report.html").read_text()).rows
+    for row in (
+        ["detector", "masked-token"],
+        ["settings hidden", "64"],
+        ["settings training seed", "17"],
+        ["tokenizer kind", "lut"],
+        ["tokenizer settings n_bins", "5"],
+        ["fitted on n_train", "9"],
+    ):
+        assert row in rows
+    # Without the model, explanations know its settings; else nothing does.
+    shutil.rmtree(tmp_path / "models")
+    write_report([path], tmp_path / "report.html")
+    rows = Page((tmp_path / "report.html").read_text()).rows
+    unknown = ["settings", "not known: the model is not beside the scores"]
+    assert (["settings hardness", "1"] in rows, unknown in rows) == (n_explained > 0, n_explained == 0)
 
 
 def test_unlabelled_events_among_labelled_ones_are_left_out_and_counted(

@@ -32,7 +32,8 @@ def folder(make_events: Callable[..., EventSet], tmp_path_factory: pytest.TempPa
     processes = (NASTY, "ttW", "ttH")
     write_run(folder / "tokens.parquet", make_events, processes=processes, n_explained=30)
     write_run(folder / "terms.parquet", make_events, processes=processes, seed=1, explainer=TermsOnly())
-    write_report([folder / "tokens.parquet", folder / "terms.parquet"], folder / "report.html")
+    notes = ["one remark", "another"]
+    write_report([folder / "tokens.parquet", folder / "terms.parquet"], folder / "report.html", notes=notes)
     return folder
 
 
@@ -141,6 +142,19 @@ def test_filters_by_process_and_label(page: Page, explained: list[ExplainedEvent
     assert rows(page) == [str(event.rank) for event in explained if event.label == 1]
 
 
+def test_the_numbers_come_before_the_notes(page: Page) -> None:
+    link = page.locator("#summary a[href='#notes']")
+    n_notes = page.locator("#summary .notes li").count()
+    assert n_notes > 1
+    assert link.inner_text() == f"{n_notes} notes below"
+    boxes = [each.bounding_box() for each in (link, page.locator("#summary table").first, page.locator(".notes"))]
+    tops = [box["y"] for box in boxes if box is not None]
+    assert len(tops) == 3
+    assert tops == sorted(tops)
+    link.click()
+    assert page.locator("#notes").evaluate("note => note.getBoundingClientRect().top") < 900
+
+
 def test_the_list_is_used_from_the_keyboard(page: Page, explained: list[ExplainedEvent]) -> None:
     page.locator(".event-list:not([hidden]) tbody button").first.focus()
     page.keyboard.press("ArrowDown")
@@ -162,7 +176,8 @@ def test_a_walk_masks_one_token_after_the_other(page: Page, explained: list[Expl
         assert page.locator("#tokens b").all_inner_texts().index("[masked]") == i
         assert page.locator("#tokens b").all_inner_texts().count("[masked]") == 1
         text = page.inner_text("#masked").replace("\u2212", "-")
-        assert f"Under the mask: {token.name}. {token.text}." in text
+        words = f"{token.name}." if token.name == "empty slot" else f"{token.name}. {token.text}."
+        assert text.splitlines()[0].strip() == f"Under the mask: {words}"
         assert f"surprise {token.surprise:.2f}" in text
         assert f"expected: {token.expected[0].text}" in text
         if i < n_tokens - 1:

@@ -135,6 +135,20 @@ def test_the_tables_say_what_the_training_cost(out: Path) -> None:
     assert seconds == pytest.approx(sum(record.seconds for record in detector.history_), abs=0.51)
 
 
+def test_curves_are_those_of_the_model_whatever_was_logged(out: Path, many_signals: EventFiles, tmp_path: Path) -> None:
+    out = shutil.copytree(out, tmp_path / out.name)
+    run, _ = new_run(out, many_signals)
+    (figures,) = (stage for stage in run.stages if stage.name == "figures objects")
+    drawn, log = out / "figures" / "objects" / "training.svg", out / "models" / "objects.run" / "log.jsonl"
+    before = drawn.read_text()
+    log.write_text(log.read_text().splitlines()[0] + "\n")
+    figures.make()
+    assert drawn.read_text() == before
+    log.unlink()
+    figures.make()
+    assert drawn.read_text() == before
+
+
 def test_everything_is_there_to_be_looked_at(out: Path) -> None:
     figures = {path.name for path in (out / "figures" / "objects").iterdir()}
     assert {f"{name}.pdf" for name in ("training", "token-occurrence", "type-losses", "code-usage")} <= figures
@@ -148,6 +162,8 @@ def test_everything_is_there_to_be_looked_at(out: Path) -> None:
     assert "objects: token occurrence" in report
     assert "One background model against each signal" in report
     assert 'id="study-1-training"' in report
+    assert '<th scope="row">settings training seed</th><td>1</td>' in report
+    assert '<th scope="row">tokenizer settings n_bins' in report
 
 
 def test_data_are_searched_with_a_threshold_from_validation_events(out: Path) -> None:

@@ -224,6 +224,7 @@ def test_the_report_and_the_network_are_saved(trained: VQVAETokenizer, tmp_path:
     loaded = VQVAETokenizer.load(tmp_path / "tokenizer")
     assert loaded.validation_report_ == trained.validation_report_
     assert loaded.training == trained.training
+    assert loaded.history_ == trained.history_
     assert [loaded.describe(token) for token in range(1, 65)] == [trained.describe(token) for token in range(1, 65)]
     for mine, theirs in zip(loaded.reconstruct(VALIDATION)[:4], trained.reconstruct(VALIDATION)[:4], strict=True):
         np.testing.assert_array_equal(mine, theirs)

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import StringIO
-from itertools import cycle
+from itertools import count
+from math import lcm
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from xml.sax.saxutils import quoteattr
@@ -162,7 +163,10 @@ def name_simulation(drawing: Drawing, axis: Axes) -> None:
 
 
 def line_styles() -> Iterator[dict[str, Any]]:
-    """Give colours and line styles that differ from each other, without end; called within a figure's block."""
+    """Give colours and line styles, without end; called within a figure's block.
+
+    No pair of them comes twice before all have come (64 in the plain style).
+    """
     import matplotlib as mpl
     from matplotlib.colors import to_rgb
 
@@ -172,8 +176,9 @@ def line_styles() -> Iterator[dict[str, Any]]:
 
     # A light yellow would not be seen on white.
     dark = [colour for colour in mpl.rcParams["axes.prop_cycle"].by_key()["color"] if brightness(colour) < 0.75]
-    for colour, line in zip(cycle(dark), cycle(_LINES), strict=False):
-        yield {"color": colour, "linestyle": line}
+    period = lcm(len(dark), len(_LINES))  # after which both lists together would repeat
+    for i in count():
+        yield {"color": dark[i % len(dark)], "linestyle": _LINES[(i + i // period) % len(_LINES)]}
 
 
 def legend_below(figure: Figure, axis: Axes) -> None:

@@ -1,10 +1,12 @@
-"""How a training went, from the log in its run folder."""
+"""How a training went, from the history of what was trained or the log in its run folder."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,9 +44,15 @@ def read_training_log(path: str | Path) -> dict[str, npt.NDArray[np.float64]]:
     return dict(zip(_COLUMNS, np.array(rows).T, strict=True))
 
 
-def draw_training(path: str | Path, *, title: str = "", style: Style = "plain") -> Drawing:
-    """Draw the losses of a run's ``log.jsonl`` with the epoch whose network was kept and, below, the learning rate."""
-    log = read_training_log(path)
+def draw_training(history: str | Path | Sequence[Any], *, title: str = "", style: Style = "plain") -> Drawing:
+    """Draw the losses of a training with the epoch whose network was kept and, below, the learning rate.
+
+    ``history`` has a record for each epoch, as that of a fitted detector, or is a run's ``log.jsonl``: how far it came.
+    """
+    if isinstance(history, str | Path):
+        log = read_training_log(history)
+    else:
+        log = {name: np.array([getattr(record, name) for record in history], np.float64) for name in _COLUMNS}
     epoch, rate = log["epoch"], log["learning_rate"]
     best = int(np.argmin(log["validation_loss"]))
     marker = "." if len(epoch) <= 50 else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,12 +9,9 @@ from unmask.detectors import Detector, load_detector
 from unmask.detectors.network import NetworkDetector
 from unmask.studies.study_tables import StudyTable
 from unmask.tokenizers.vqvae import VQVAETokenizer
-from unmask.training.loop import LOG
 
 
-def cost_table(
-    models: Mapping[str, Path], tokenizer_runs: Mapping[str, Path], members: Mapping[str, Sequence[str]]
-) -> StudyTable:
+def cost_table(models: Mapping[str, Path], members: Mapping[str, Sequence[str]]) -> StudyTable:
     """Weights, epochs and seconds of training of all detectors with a network.
 
     A VQ-VAE has its own weights and seconds beside those of its detector, a combination those of its members.
@@ -23,28 +19,27 @@ def cost_table(
     Parameters
     ----------
     models : folders of detectors, by their names.
-    tokenizer_runs : folders where the trainings of their tokenizers were logged, for those that are trained.
     members : names of the detectors that combinations are made of, by the names of these.
     """
-    costs = {name: _cost(load_detector(model), tokenizer_runs[name] / LOG) for name, model in models.items()}
+    costs = {name: _cost(load_detector(model)) for name, model in models.items()}
     for name, parts in members.items():
         trained = [found for part in parts if (found := costs[part]) is not None]
         costs[name] = tuple(map(" + ".join, zip(*trained, strict=True))) if trained else None
     rows = tuple((name, *cost) for name, cost in costs.items() if cost is not None)
     columns = ("method", "parameters", "epochs", "seconds")
-    title = "Cost of the trainings, on the machine where they ran (+: of the VQ-VAE, of the other member)"
+    title = "Cost of the trainings, on the machine where they ran (+: of the VQ-VAE, of the other member; ?: not known)"
     return StudyTable(title, columns, columns, rows)
 
 
-def _cost(detector: Detector, tokenizer_log: Path) -> tuple[str, ...] | None:
+def _cost(detector: Detector) -> tuple[str, ...] | None:
     """Weights, epochs and seconds; None for a detector without a network."""
     if not isinstance(detector, NetworkDetector):
         return None
     parameters = f"{detector.n_parameters:,}"
     seconds = f"{sum(record.seconds for record in detector.history_):,.0f}"
     tokenizer = getattr(detector, "tokenizer", None)
-    if isinstance(tokenizer, VQVAETokenizer) and tokenizer_log.is_file():
-        records = [json.loads(line) for line in tokenizer_log.read_text().splitlines()]
+    if isinstance(tokenizer, VQVAETokenizer):
         parameters += f" + {sum(parameter.numel() for parameter in tokenizer.network_.parameters()):,}"
-        seconds += f" + {sum(record['seconds'] for record in records):,.0f}"
+        history = tokenizer.history_
+        seconds += f" + {sum(record.seconds for record in history):,.0f}" if history else " + ?"
     return parameters, str(len(detector.history_)), seconds

@@ -22,7 +22,6 @@ from unmask.studies.configurations import Study
 from unmask.studies.study_tables import StudyTable, published_notes, study_tables
 from unmask.studies.token_drawings import token_drawings, token_types
 from unmask.tokenizers.base import Tokenizer
-from unmask.training.loop import LOG
 
 #: The tables of a study, as the terminal shows them.
 SUMMARY = "summary.md"
@@ -50,21 +49,20 @@ def write_results(
             write_score_figures(scratch / "figures", drawn, style=style)
 
 
-def write_configuration_figures(
-    folder: Path, model: Path, tests: Sequence[Path], run_folders: Mapping[str, Path], *, style: Style = "plain"
-) -> None:
-    """Draw how a detector was trained, and what its tokens do in the test events.
-
-    ``run_folders`` are those of trainings, by the names that their figures shall have.
-    """
+def write_configuration_figures(folder: Path, model: Path, tests: Sequence[Path], *, style: Style = "plain") -> None:
+    """Draw how a detector and its tokenizer were trained, and what its tokens do in the test events."""
     detector, name = load_detector(model), model.name
+    tokenizer = getattr(detector, "tokenizer", None)
+    histories = {
+        "tokenizer-training": getattr(tokenizer, "history_", None),
+        "training": getattr(detector, "history_", None),
+    }
     drawings = {
-        file: draw_training(run / LOG, title=f"{name}: {file}", style=style)
-        for file, run in run_folders.items()
-        if (run / LOG).is_file()
+        file: draw_training(history, title=f"{name}: {file}", style=style)
+        for file, history in histories.items()
+        if history
     }
     events = read_events(list(tests))
-    tokenizer = getattr(detector, "tokenizer", None)
     if isinstance(tokenizer, Tokenizer):
         drawings |= token_drawings(tokenizer, [events], style=style)
     if isinstance(detector, MaskedTokenDetector):

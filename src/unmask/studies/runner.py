@@ -199,10 +199,9 @@ class StudyRun:
                 version=VERSIONS.get("search"),
             )
         figures = self._figures(name)
-        runs = {"tokenizer-training": _run_folder(self._tokenizer(name)), "training": _run_folder(model)}
         yield Stage(
             f"figures {name}",
-            lambda: write_configuration_figures(figures, model, self._tests, runs, style=self.style),
+            lambda: write_configuration_figures(figures, model, self._tests, style=self.style),
             (figures,),
             (model, *self._tests),
             {"style": self.style},
@@ -223,7 +222,7 @@ class StudyRun:
             "report",
             lambda: write_study_report(report, self.study, scores, labelled, figures, title=title, style=self.style),
             (report,),
-            (*scores, *map(explained_path, scores), *figures.values()),
+            (*scores, *map(explained_path, scores), *figures.values(), *map(self._model, names)),
             {"title": title, "published": {**self.study.published}, "style": self.style},
             version=version("unmask"),
         )
@@ -261,7 +260,7 @@ class StudyRun:
         scores = {each.name: read_scores(self._scores(each.name)) for each in self.configurations}
         models = {each.name: self._model(each.name) for each in self.configurations if not each.members}
         members = {each.name: each.members for each in self.configurations if each.members}
-        costs = cost_table(models, {name: _run_folder(self._tokenizer(name)) for name in models}, members)
+        costs = cost_table(models, members)
         write_results(self.out / "results", self.study, scores, costs, style=self.style)
 
     @cached_property

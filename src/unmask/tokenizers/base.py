@@ -72,9 +72,13 @@ class Tokenizer(ABC):
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         """All that was learnt."""
 
+    def _facts(self) -> dict[str, Json]:
+        """What else shall be known of the fit."""
+        return {}
+
     @abstractmethod
-    def _restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        """Take back what :meth:`_arrays` gave."""
+    def _restore(self, arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Json]) -> None:
+        """Take back what :meth:`_arrays` and :meth:`_facts` gave."""
 
     def encode(self, events: EventSet) -> TokenSet:
         """Turn events into tokens."""
@@ -106,7 +110,7 @@ class Tokenizer(ABC):
     def save(self, folder: str | Path) -> None:
         """Write the fitted tokenizer to a folder of its own."""
         self._check_fitted()
-        made_by = provenance(fitted_on=self.fitted_on_)
+        made_by = provenance(fitted_on=self.fitted_on_, **self._facts())
         save_artifact(folder, Artifact(self.kind, self.settings(), self._arrays(), made_by))
 
     @classmethod
@@ -125,7 +129,7 @@ class Tokenizer(ABC):
         """Make the tokenizer again from what was read from ``folder``."""
         try:
             tokenizer = cls(**artifact.settings)
-            tokenizer._restore(artifact.arrays)
+            tokenizer._restore(artifact.arrays, artifact.provenance)
             tokenizer.fitted_on_ = artifact.provenance["fitted_on"]
         except (TypeError, KeyError, ValueError) as error:
             raise ArtifactError(f"does not hold a whole {cls.kind} tokenizer ({error})", path=folder) from None

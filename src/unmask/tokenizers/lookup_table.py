@@ -281,7 +281,7 @@ class LookupTableTokenizer(Tokenizer):
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         return dict(self.edges_)
 
-    def _restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
+    def _restore(self, arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Json]) -> None:  # noqa: ARG002
         self.edges_ = {name: explicit_edges(name, arrays[name], self.n_bins) for name in self._variables}
 
 

@@ -56,7 +56,7 @@ class VQVAETokenizer(Tokenizer):
     ----------
     validation_report_ : on the validation events: the share of codes in use (``usage``), their ``perplexity``, and the
         root mean square errors of the reconstruction in GeV, radians and logarithms.
-    history_ : what each epoch brought; None for a tokenizer that was loaded.
+    history_ : what each epoch brought; None for a tokenizer saved by a version that did not keep it.
     """
 
     kind = "vqvae"
@@ -256,7 +256,10 @@ class VQVAETokenizer(Tokenizer):
         arrays |= {f"codes/{name}": value for name, value in vars(self.code_statistics_).items()}
         return arrays | {f"report/{name}": np.array([value]) for name, value in self.validation_report_.items()}
 
-    def _restore(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
+    def _facts(self) -> dict[str, Json]:
+        return {"history": [asdict(record) for record in self.history_ or []]}
+
+    def _restore(self, arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Json]) -> None:
         groups: dict[str, dict[str, npt.NDArray[Any]]] = {"network": {}, "scale": {}, "codes": {}, "report": {}}
         for key, array in arrays.items():
             group, name = key.split("/", 1)
@@ -270,6 +273,7 @@ class VQVAETokenizer(Tokenizer):
         self.scale_ = FeatureScale(**groups["scale"])
         self.code_statistics_ = CodeStatistics(**groups["codes"])
         self.validation_report_ = {name: float(value.item()) for name, value in groups["report"].items()}
+        self.history_ = [EpochRecord(**record) for record in facts.get("history", [])] or None
 
     def _network_settings(self) -> dict[str, Json]:
         names = ("n_codes", "latent", "hidden", "n_heads", "n_blocks", "alpha", "beta", "gamma")

@@ -31,7 +31,7 @@ def write_report(
     """Write the report on scores files, or on folders of them, to the HTML file ``out`` and return what was read.
 
     Further ``notes`` and ``tables`` stand before those that are measured, ``figures`` after them; ``style`` is that of
-    the others.
+    the others. Notes follow the first table, warnings precede it.
 
     Raises
     ------
@@ -95,8 +95,10 @@ def render_report(
 
 
 def _settings(run: Run) -> dict[str, Json]:
-    detector = run.explanations.detector if run.explanations is not None else {}
-    return {"scores": run.path.name, "detector": detector, **run.provenance}
+    """What is known of the detector of a run, then of its scores."""
+    detector = {"settings": "not known: the model is not beside the scores"} | run.detector
+    kind, fitted_on = (detector.pop(name, None) for name in ("kind", "fitted_on"))
+    return {"detector": kind, **detector, "scores": run.path.name, **run.provenance, "fitted on": fitted_on}
 
 
 def _facts(value: Json, name: str = "") -> Iterator[tuple[str, str]]:

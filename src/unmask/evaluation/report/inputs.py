@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unmask.artifacts import Json
+from unmask.artifacts import MANIFEST, Json, sha256_of_file
 from unmask.detectors.explanations import Explanations, explained_path, read_explanations
 from unmask.detectors.scores import SCORES_TABLE, Scores, read_scores
 from unmask.errors import BadDataError, UsageError
@@ -21,17 +22,21 @@ from unmask.tables import METADATA_KEY, PLAN, open_table, table_files
 
 @dataclass(frozen=True)
 class Run:
-    """The scores of one detector, under a name that no other of the report has, and its explained events, if any."""
+    """The scores of one detector, under a name that no other of the report has, and its explained events, if any.
+
+    ``detector`` is what can be known of it: its kind, settings, what it was fitted on, and its parts.
+    """
 
     name: str
     path: Path
     scores: Scores
     provenance: dict[str, Json]
+    detector: dict[str, Json]
     explanations: Explanations | None
 
 
 def read_runs(paths: Iterable[str | Path]) -> list[Run]:
-    """Read scores files, and all scores files in folders, with their explanations.
+    """Read scores files, and all scores files in folders (of a study: in its ``scores``), with their explanations.
 
     Raises
     ------
@@ -53,6 +58,8 @@ def read_runs(paths: Iterable[str | Path]) -> list[Run]:
 def _scores_files(path: Path) -> list[Path]:
     if not path.is_dir() or (path / PLAN).is_file():  # a file, or a folder of the parts of one table
         return [path]
+    if (path / "scores").is_dir():
+        return _scores_files(path / "scores")
     found = [file for file in sorted(path.glob("*.parquet")) if _holds_scores(file)]
     if not found:
         raise UsageError(f"{path}: holds no scores files (*.parquet)")
@@ -90,14 +97,42 @@ def _read_run(path: Path, name: str) -> Run:
         raise BadDataError(f"{n_bad:,} of {len(scores):,} scores are NaN or infinite", path=path)
     with open_table(table_files(path)[0], SCORES_TABLE) as (_, facts):
         provenance = facts.get("provenance") or {}
+    detector = _saved_detector(path, provenance.get("model"))
     explained = explained_path(path)
     if not explained.is_file():
-        return Run(name, path, scores, provenance, None)
+        return Run(name, path, scores, provenance, detector, None)
     explanations = read_explanations(explained)
+    detector = detector or explanations.detector
     if not explanations.events:
-        return Run(name, path, scores, provenance, None)
+        return Run(name, path, scores, provenance, detector, None)
     _check_same_scores(scores, explanations, explained)
-    return Run(name, path, scores, provenance, explanations)
+    return Run(name, path, scores, provenance, detector, explanations)
+
+
+def _saved_detector(scores: Path, digest: Json) -> dict[str, Json]:
+    """What the manifests say of the model that gave the scores: its folder is looked for where it often is.
+
+    That is beside the scores, beside their folder, and in the ``models`` of a study.
+    """
+    folder = scores.resolve().parent
+    for near in (folder, folder.parent, folder.parent / "models"):
+        for path in sorted(near.glob(f"*/{MANIFEST}")):
+            with suppress(OSError):  # what may not be read is somebody else's
+                if sha256_of_file(path) == digest:
+                    return _read_manifests(path)
+    return {}
+
+
+def _read_manifests(path: Path) -> dict[str, Json]:
+    """Kind and settings of a model and, by the names of their folders, of its parts."""
+    manifest = json.loads(path.read_text())
+    parts = {Path(file).parent.as_posix(): path.parent / file for file in manifest["files"] if file.endswith(MANIFEST)}
+    contents = {name: json.loads(part.read_text()) for name, part in parts.items()}
+    return {
+        **{key: manifest[key] for key in ("kind", "settings")},
+        **{name: {key: part[key] for key in ("kind", "settings")} for name, part in contents.items()},
+        "fitted_on": manifest["provenance"].get("fitted_on"),
+    }
 
 
 def _check_same_scores(scores: Scores, explanations: Explanations, path: Path) -> None:

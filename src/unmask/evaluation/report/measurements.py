@@ -25,6 +25,9 @@ from unmask.evaluation.tables import (
 )
 from unmask.events.event_set import BACKGROUND, LABEL_NAMES, SIGNAL, UNKNOWN
 
+#: In points (of 1/72 inch): figures with one panel are narrower.
+_WIDE = 500
+
 
 @dataclass(frozen=True)
 class Row:
@@ -55,15 +58,22 @@ class Figure:
     def is_wide(self) -> bool:
         """Whether it has panels side by side, and so needs the width of the page."""
         box = re.search(r'viewBox="\S+ \S+ (\S+) (\S+)"', self.svg)
-        return box is not None and float(box[1]) > 1.6 * float(box[2])
+        if box is None:
+            return False
+        width, height = float(box[1]), float(box[2])
+        return width > min(_WIDE, 1.6 * height)  # a long legend makes it high, but no narrower
 
 
 @dataclass
 class Measured:
-    """What is said of the scores: tables, figures and what the reader must be told besides."""
+    """What is said of the scores: tables, figures and what the reader must be told besides.
+
+    Without ``warnings`` numbers would be misread, or missed; ``notes`` are remarks.
+    """
 
     tables: list[Table] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -71,22 +81,26 @@ def measure(scores: Mapping[str, Scores], *, style: Style = "plain") -> Measured
     """Measure all runs: against their labels where there are signal and background, else by their distributions."""
     measured = Measured()
     labelled = {}
+    without: dict[str, list[str]] = {}
     for number, (name, one) in enumerate(scores.items(), start=1):
         n_unknown = np.count_nonzero(one.label == UNKNOWN)
         has_both = bool((one.label == SIGNAL).any() and (one.label == BACKGROUND).any())
         if has_both:
             labelled[name] = select(one, np.flatnonzero(one.label != UNKNOWN)) if n_unknown else one
             if n_unknown:
-                measured.notes.append(
+                measured.warnings.append(
                     f"{name}: {n_unknown:,} of {len(one):,} events have no label; metrics leave them out"
                 )
         if not has_both or (one.weight < 0).any():  # no efficiencies
             title = f"Scores of {name}"
             measured.figures.append(Figure(title, _histogram_svg(one, title, f"distribution-{number}", style)))
         if not has_both:
-            measured.notes += notes_on({name: one})
-    for evaluation in _evaluations(labelled, measured.notes):
-        measured.notes += evaluation.notes
+            without.setdefault(_why_no_metrics(one), []).append(name)
+    measured.warnings += [f"no metrics of {', '.join(names)}: {why}" for why, names in without.items()]
+    known = notes_on({**scores, **labelled})
+    measured.warnings += known
+    for evaluation in _evaluations(labelled, measured.warnings):
+        measured.notes += [note for note in evaluation.notes if note not in known]
         measured.tables += _metrics_tables(evaluation)
     drawn = drawable(labelled)
     if drawn:
@@ -95,7 +109,14 @@ def measure(scores: Mapping[str, Scores], *, style: Style = "plain") -> Measured
     return measured
 
 
-def _evaluations(labelled: Mapping[str, Scores], notes: list[str]) -> list[Evaluation]:
+def _why_no_metrics(scores: Scores) -> str:
+    missing = [label for label in (SIGNAL, BACKGROUND) if not (scores.label == label).any()]
+    if len(missing) == 2:
+        return "no events have a label"
+    return f"no events are labelled {LABEL_NAMES[missing[0]]}"
+
+
+def _evaluations(labelled: Mapping[str, Scores], warnings: list[str]) -> list[Evaluation]:
     """One evaluation of all, paired; or, if they are not of the same events, one of each and a note of why."""
     if not labelled:
         return []
@@ -104,7 +125,7 @@ def _evaluations(labelled: Mapping[str, Scores], notes: list[str]) -> list[Evalu
     except BadDataError as error:
         if len(labelled) == 1:
             raise
-        notes.append(f"measured one by one, not compared: {error}")
+        warnings.append(f"measured one by one, not compared: {error}")
         return [evaluate({name: one}) for name, one in labelled.items()]
 
 

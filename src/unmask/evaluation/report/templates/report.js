@@ -219,7 +219,7 @@
     const foundRow = row(`found: ${texts[found]}`, foundProbability);
     foundRow.className = "found";
     at("masked").replaceChildren(
-      element("p", {}, element("strong", {}, `Under the mask: ${texts[name]}. `), texts[text] === texts[name] ? "" : `${texts[text]}.`),
+      element("p", {}, element("strong", {}, `Under the mask: ${texts[name]}. `), ["empty slot", texts[text]].includes(texts[name]) ? "" : `${texts[text]}.`),
       element("p", {}, `Probability of exactly this token ${percent(probability)}, surprise ${number(surprise, 2)}.`),
       element("table", {}, element("tbody", {},
         ...expected.map(([words, p]) => row(`expected: ${texts[words]}`, p)), foundRow)));
