@@ -1,12 +1,8 @@
 """Figures of tokens, of trainings and of events: what they show."""
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from unmask.errors import BadDataError
 from unmask.evaluation.event_figures import draw_events
 from unmask.evaluation.token_figures import (
     MET_TYPE,
@@ -16,25 +12,21 @@ from unmask.evaluation.token_figures import (
     draw_type_losses,
     mean_type_losses,
 )
-from unmask.evaluation.training_figures import draw_training, read_training_log
+from unmask.evaluation.training_figures import draw_training
 from unmask.events.sample import load_sample
 from unmask.training import EpochRecord
 
 
-def write_log(path: Path, validation: list[float], rate: list[float]) -> Path:
-    path.write_text(
-        "".join(
-            json.dumps({"epoch": i + 1, "training_loss": v - 0.1, "validation_loss": v, "learning_rate": r, "step": 9})
-            + "\n"
-            for i, (v, r) in enumerate(zip(validation, rate, strict=True))
-        )
-    )
-    return path
+def history(validation: list[float], rate: list[float]) -> list[EpochRecord]:
+    return [
+        EpochRecord(i + 1, 9 * i + 9, r, mean_batch_loss=v, training_loss=v - 0.1, validation_loss=v,
+                    events_per_second=1.0, seconds=1.0)
+        for i, (v, r) in enumerate(zip(validation, rate, strict=True))
+    ]  # fmt: skip
 
 
-def test_training_curves_mark_the_epoch_that_was_kept(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "log.jsonl", [3.0, 2.0, 2.5], [1e-3, 1e-3, 5e-4])
-    drawing = draw_training(log, title="gluino")
+def test_training_curves_mark_the_epoch_that_was_kept() -> None:
+    drawing = draw_training(history([3.0, 2.0, 2.5], [1e-3, 1e-3, 5e-4]), title="gluino")
     upper, lower = drawing.figure.axes
     training, validation, _, best = upper.lines
     assert np.asarray(training.get_ydata()).tolist() == [2.9, 1.9, 2.4]
@@ -47,28 +39,7 @@ def test_training_curves_mark_the_epoch_that_was_kept(tmp_path: Path) -> None:
     assert np.asarray(lower.lines[0].get_ydata()).tolist() == [1e-3, 1e-3, 5e-4]
     assert (upper.get_title("left"), lower.get_xlabel(), lower.get_ylabel()) == ("gluino", "epoch", "learning rate")
     assert lower.get_yscale() == "linear"
-    falling = write_log(tmp_path / "falling.jsonl", [3.0, 2.0], [1e-3, 1e-5])
-    assert draw_training(falling).figure.axes[1].get_yscale() == "log"
-
-
-def test_the_history_of_a_detector_is_drawn_like_a_log(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "log.jsonl", [3.0, 2.0, 2.5], [1e-3, 1e-3, 5e-4])
-    history = [
-        EpochRecord(**{"mean_batch_loss": 1.0, "events_per_second": 1.0, "seconds": 1.0} | json.loads(line))
-        for line in log.read_text().splitlines()
-    ]
-    assert draw_training(history).svg("a", "") == draw_training(log).svg("a", "")
-
-
-@pytest.mark.parametrize("line", ["{", "[1]", '{"epoch": 1}', '{"epoch": 1, "training_loss": NaN}', "7"])
-def test_a_log_that_is_none_is_refused(tmp_path: Path, line: str) -> None:
-    log = write_log(tmp_path / "log.jsonl", [3.0], [1e-3])
-    log.write_text(log.read_text() + line + "\n")
-    with pytest.raises(BadDataError, match=r"log\.jsonl, line 2: .* is not the record of an epoch"):
-        read_training_log(log)
-    log.write_text("")
-    with pytest.raises(BadDataError, match="holds no epoch"):
-        read_training_log(log)
+    assert draw_training(history([3.0, 2.0], [1e-3, 1e-5])).figure.axes[1].get_yscale() == "log"
 
 
 def test_met_tokens_are_in_an_inset() -> None:

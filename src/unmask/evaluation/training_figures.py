@@ -1,58 +1,23 @@
-"""How a training went, from the history of what was trained or the log in its run folder."""
+"""How a training went, from the history of what was trained."""
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from unmask.errors import BadDataError
 from unmask.evaluation.plotting import BACKGROUND_COLOUR, SIGNAL_COLOUR, Drawing, Style, new_figure
 
 _COLUMNS = ("epoch", "training_loss", "validation_loss", "learning_rate")
 
 
-def read_training_log(path: str | Path) -> dict[str, npt.NDArray[np.float64]]:
-    """Read epoch, losses and learning rate from a run's ``log.jsonl``, each (n_epochs,).
-
-    Raises
-    ------
-    BadDataError
-        If the log is empty, or a line does not hold these numbers.
-    """
-    path = Path(path)
-    rows = []
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
-        try:
-            record = json.loads(line)
-            rows.append([float(record[name]) for name in _COLUMNS])
-            if not all(map(math.isfinite, rows[-1])):
-                raise ValueError("not a finite number")
-        except (ValueError, TypeError, KeyError) as error:
-            raise BadDataError(
-                f"{line[:80]!r} is not the record of an epoch, with the numbers {', '.join(_COLUMNS)}",
-                path=path,
-                where=f"line {number}",
-            ) from error
-    if not rows:
-        raise BadDataError("holds no epoch", path=path)
-    return dict(zip(_COLUMNS, np.array(rows).T, strict=True))
-
-
-def draw_training(history: str | Path | Sequence[Any], *, title: str = "", style: Style = "plain") -> Drawing:
+def draw_training(history: Sequence[Any], *, title: str = "", style: Style = "plain") -> Drawing:
     """Draw the losses of a training with the epoch whose network was kept and, below, the learning rate.
 
-    ``history`` has a record for each epoch, as that of a fitted detector, or is a run's ``log.jsonl``: how far it came.
+    ``history`` has a record for each epoch, as the ``history_`` of a fitted detector.
     """
-    if isinstance(history, str | Path):
-        log = read_training_log(history)
-    else:
-        log = {name: np.array([getattr(record, name) for record in history], np.float64) for name in _COLUMNS}
+    log = {name: np.array([getattr(record, name) for record in history], np.float64) for name in _COLUMNS}
     epoch, rate = log["epoch"], log["learning_rate"]
     best = int(np.argmin(log["validation_loss"]))
     marker = "." if len(epoch) <= 50 else ""
