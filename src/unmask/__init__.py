@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from unmask.detectors import load_detector
+    from unmask.detectors.combination import CombinationDetector
     from unmask.detectors.joint_tail import JointTailDetector
     from unmask.detectors.likelihood_ratio import LikelihoodRatioDetector
     from unmask.detectors.masked_token import MaskedTokenDetector
+    from unmask.detectors.replaced_object import ReplacedObjectDetector
     from unmask.events.event_set import EventSet, concatenate_events
     from unmask.events.readers import BadEvents, ReadOptions, read_events, stream_events
     from unmask.events.readers.parquet import write_events
@@ -26,12 +28,14 @@ if TYPE_CHECKING:
 
 _HOME = {
     "BadEvents": "unmask.events.readers",
+    "CombinationDetector": "unmask.detectors.combination",
     "EventSet": "unmask.events.event_set",
     "JointTailDetector": "unmask.detectors.joint_tail",
     "LikelihoodRatioDetector": "unmask.detectors.likelihood_ratio",
     "LookupTableTokenizer": "unmask.tokenizers.lookup_table",
     "MaskedTokenDetector": "unmask.detectors.masked_token",
     "ReadOptions": "unmask.events.readers",
+    "ReplacedObjectDetector": "unmask.detectors.replaced_object",
     "TokenSet": "unmask.tokenizers.base",
     "Tokenizer": "unmask.tokenizers.base",
     "TrainingSettings": "unmask.training",
@@ -48,12 +52,14 @@ _HOME = {
 
 __all__ = [
     "BadEvents",
+    "CombinationDetector",
     "EventSet",
     "JointTailDetector",
     "LikelihoodRatioDetector",
     "LookupTableTokenizer",
     "MaskedTokenDetector",
     "ReadOptions",
+    "ReplacedObjectDetector",
     "TokenSet",
     "Tokenizer",
     "TrainingSettings",

@@ -16,6 +16,7 @@ _CLASSES: dict[str, tuple[str, str]] = {
     "masked-token": ("masked_token", "MaskedTokenDetector"),
     "joint-tail": ("joint_tail", "JointTailDetector"),
     "likelihood-ratio": ("likelihood_ratio", "LikelihoodRatioDetector"),
+    "replaced-object": ("replaced_object", "ReplacedObjectDetector"),
     "ddd": ("ddd", "DDDDetector"),
     "deep-svdd": ("deep_svdd", "DeepSVDDDetector"),
     "drocc": ("drocc", "DROCCDetector"),

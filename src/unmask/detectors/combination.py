@@ -12,6 +12,7 @@ import numpy.typing as npt
 from unmask.artifacts import Json
 from unmask.detectors import load_detector
 from unmask.detectors.base import Detector
+from unmask.detectors.explanations import Explanation, Term
 from unmask.detectors.p_values import COMBINE, BackgroundTail, How
 from unmask.errors import UsageError, nearest
 from unmask.events.event_set import EventSet
@@ -89,6 +90,28 @@ class CombinationDetector(Detector):
             ]
         )
 
+    def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:
+        """The p-value of each member, and what the members that can explain their scores say."""
+        explained = [member.explain(events, device=device) for member in self.members if _explains(member)]
+        if not explained:
+            return super().explain(events, device=device)
+        p_values = self.minus_log_p(events, device=device)
+        return [self._together(p_values[:, i], [one[i] for one in explained]) for i in range(len(events))]
+
+    def _together(self, minus_log_p: npt.NDArray[np.float64], said: list[Explanation]) -> Explanation:
+        members = zip(self.members, minus_log_p.tolist(), strict=True)
+        terms = [
+            Term(member.kind, f"{member.kind}: as odd as {np.exp(-value):.2g} of background", None, value)
+            for member, value in members
+        ]
+        first = next((one for one in said if any(each is not None for each in one.object_surprise)), said[0])
+        return Explanation(
+            first.object_surprise,
+            first.met_surprise,
+            tokens=[token for one in said for token in one.tokens],
+            terms=terms + [term for one in said for term in one.terms],
+        )
+
     def _check_settings(self) -> None:
         if self.how not in COMBINE:
             raise UsageError(f"unknown combination {self.how!r}; {nearest(self.how, COMBINE)}")
@@ -130,6 +153,14 @@ class CombinationDetector(Detector):
     def _make(cls, settings: dict[str, Json], folder: Path) -> Self:
         folders = sorted(folder.glob("member-*"), key=lambda path: int(path.name.removeprefix("member-")))
         return cls([load_detector(path) for path in folders], **settings)
+
+
+def _explains(detector: Detector) -> bool:
+    try:
+        detector.explain(EventSet.empty())
+    except UsageError:
+        return False
+    return True
 
 
 def _name(i: int) -> str:

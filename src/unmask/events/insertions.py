@@ -10,14 +10,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from unmask.events.distortions import columns_of, rebuilt
+from unmask.events.distortions import Columns, columns_of, rebuilt
 from unmask.events.event_set import EventSet
 from unmask.events.objects import MAX_ENERGY_MEV
 
-_LEPTON = 3
-_TAGS = {"jet": 1, "b-jet": 2, "lepton": _LEPTON, "photon": 7}
-#: Objects are added above these, as they would be selected.
-_MIN_PT_MEV = {1: 20e3, 2: 20e3, _LEPTON: 15e3, 7: 20e3}
+LEPTON = 3
+#: Tags of what can be added; a lepton becomes one of either flavour and charge.
+TAGS = {"jet": 1, "b-jet": 2, "lepton": LEPTON, "photon": 7}
+#: Objects are added above these, as they would be selected, by tag.
+LEAST_PT_MEV = np.array([0.0, 20e3, 20e3, 15e3, 15e3, 15e3, 15e3, 20e3])
 #: The antiparticle of each lepton, by tag.
 _OTHER_CHARGE = np.array([0, 0, 0, 4, 3, 6, 5])
 _MAX_ETA = 2.3
@@ -39,7 +40,7 @@ class Insertion:
     @property
     def tags(self) -> list[int]:
         counts = (self.n_jets, self.n_b_jets, self.n_leptons, self.n_photons)
-        return [tag for tag, n in zip(_TAGS.values(), counts, strict=True) for _ in range(n)]
+        return [tag for tag, n in zip(TAGS.values(), counts, strict=True) for _ in range(n)]
 
 
 #: About what a top quark or a W adds.
@@ -85,30 +86,51 @@ def insert(events: EventSet, name: str, *, seed: int, instead: bool = False) -> 
     True
     """
     what, rng = INSERTIONS[name], np.random.default_rng(seed)
-    tag = np.tile(np.array(what.tags, np.int64), (len(events), 1))
-    least = np.array([_MIN_PT_MEV[one] for one in what.tags])
-    pt = least + rng.exponential(what.pt_gev * 1e3, tag.shape)
-    eta = np.clip(rng.normal(0, 1.1, tag.shape), -_MAX_ETA, _MAX_ETA)
-    mass = np.where(tag <= _TAGS["b-jet"], _JET_MASS * pt, 0)
-    lepton = rng.integers(3, 7, tag.shape)  # e-, e+, mu-, mu+ alike
-    of_leptons = np.flatnonzero(np.array(what.tags) == _LEPTON)
+    added = new_objects(np.tile(np.array(what.tags, np.int64), (len(events), 1)), what.pt_gev * 1e3, rng)
+    of_leptons = np.flatnonzero(np.array(what.tags) == LEPTON)
     for first, second in zip(of_leptons[::2], of_leptons[1::2], strict=False):
-        is_same_charge = lepton[:, first] % 2 == lepton[:, second] % 2
-        lepton[:, second] = np.where(is_same_charge, _OTHER_CHARGE[lepton[:, second]], lepton[:, second])
-    added = {
-        "tag": np.where(tag == _LEPTON, lepton, tag),
+        is_same_charge = added["tag"][:, first] % 2 == added["tag"][:, second] % 2
+        other = _OTHER_CHARGE[added["tag"][:, second]]
+        added["tag"][:, second] = np.where(is_same_charge, other, added["tag"][:, second])
+    columns = columns_of(events)
+    if instead:
+        columns["tag"] = np.where(is_softest_jet(events, len(what.tags)), 0, columns["tag"])
+    return put_together(events, columns, added, rng.gamma(2, what.met_gev * 500, len(events)), rng)
+
+
+def new_objects(
+    tag: npt.NDArray[np.int64], mean_pt_mev: float | npt.NDArray[np.float64], rng: np.random.Generator
+) -> Columns:
+    """Objects of these :data:`TAGS` (n_events, objects), with this mean pT above threshold, at random in angle."""
+    pt = LEAST_PT_MEV[tag] + rng.exponential(mean_pt_mev, tag.shape)
+    eta = np.clip(rng.normal(0, 1.1, tag.shape), -_MAX_ETA, _MAX_ETA)
+    mass = np.where(tag <= TAGS["b-jet"], _JET_MASS * pt, 0)
+    lepton = rng.integers(3, 7, tag.shape)  # e-, e+, mu-, mu+ alike
+    return {
+        "tag": np.where(tag == LEPTON, lepton, tag),
         "pt_mev": pt,
         "eta": eta,
         "phi": rng.uniform(-np.pi, np.pi, tag.shape),
         "energy_mev": np.minimum(np.hypot(pt * np.cosh(eta), mass), MAX_ENERGY_MEV),
     }
-    invisible = rng.gamma(2, what.met_gev * 500, len(events))
+
+
+def put_together(
+    events: EventSet,
+    columns: Columns,
+    added: Columns,
+    invisible_mev: npt.NDArray[np.float64],
+    rng: np.random.Generator,
+    met_mev: npt.NDArray[np.floating] | None = None,
+) -> EventSet:
+    """Events of the objects in ``columns`` and of those ``added``, with invisible particles in random directions.
+
+    ``met_mev`` is the MET without these, if it is another than that of ``events``.
+    """
+    met_mev = events.met_mev if met_mev is None else met_mev
     direction = rng.uniform(-np.pi, np.pi, len(events))
-    met_x = events.met_mev * np.cos(events.met_phi) + invisible * np.cos(direction)
-    met_y = events.met_mev * np.sin(events.met_phi) + invisible * np.sin(direction)
-    columns = columns_of(events)
-    if instead:
-        columns["tag"] = np.where(_is_softest_jet(events, len(what.tags)), 0, columns["tag"])
+    met_x = met_mev * np.cos(events.met_phi) + invisible_mev * np.cos(direction)
+    met_y = met_mev * np.sin(events.met_phi) + invisible_mev * np.sin(direction)
     columns = {
         key: np.concatenate([column, added[key].astype(column.dtype)], axis=1) for key, column in columns.items()
     }
@@ -116,7 +138,7 @@ def insert(events: EventSet, name: str, *, seed: int, instead: bool = False) -> 
     return replace(result, met_phi=np.arctan2(met_y, met_x).astype(result.met_phi.dtype))
 
 
-def _is_softest_jet(events: EventSet, n: int) -> npt.NDArray[np.bool_]:
+def is_softest_jet(events: EventSet, n: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     """Whether each object (n_events, objects) is one of the ``n`` softest jets without b-tag of its event."""
-    pt = np.where(events.tag == _TAGS["jet"], events.pt_mev, np.inf)
-    return (pt.argsort(axis=1).argsort(axis=1) < n) & np.isfinite(pt)
+    pt = np.where(events.tag == TAGS["jet"], events.pt_mev, np.inf)
+    return np.asarray((pt.argsort(axis=1).argsort(axis=1) < np.reshape(n, (-1, 1))) & np.isfinite(pt))

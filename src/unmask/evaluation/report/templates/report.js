@@ -126,6 +126,8 @@
     const isUnjudged = [metSurprise, ...event.objects.map((object) => object[6])].every((one) => one === null);
     at("object-table").classList.toggle("unjudged", isUnjudged);
     at("surprise-note").hidden = isUnjudged;
+    at("surprise-meaning").textContent = event.tokens.length ? "−ln of the probability that the model gave to what was there"
+      : "by how much the logarithm of the odds of an anomaly would fall without the object";
     at("terms").hidden = !event.terms.length;
     at("term-rows").replaceChildren(...event.terms.map(([name, text, , surprise]) =>
       tableRow(["", "name", name], ["", "words", minus(text)], ["surprise", "", number(surprise, 2)])));
