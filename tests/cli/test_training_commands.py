@@ -173,6 +173,22 @@ def test_the_model_that_ships_can_be_tried_at_once(tmp_path: Path) -> None:
     assert scores.was_trained_on.sum() == 18_828
 
 
+def test_the_default_is_trained_scored_and_explained(events: Path, tmp_path: Path) -> None:
+    out, scores = tmp_path / "both", tmp_path / "scores.parquet"
+    command = ("train", events / "train.parquet", "--validation", events / "validation.parquet", "--preset", "default",
+               "--out", out, "--seed", "3", "--set", "training.max_epochs=2", "--device", "cpu")  # fmt: skip
+    trained = unmask(*command)
+    assert trained.returncode == 0, trained.stderr
+    assert re.search(r"likelihood-ratio: 2 epochs .*\nreplaced-object: 2 epochs .*\n4,\d+ events -> ", trained.stdout)
+    scored = unmask("score", out, events / "test.parquet", "--out", scores, "--explain", "2")
+    assert scored.returncode == 0, scored.stderr
+    found = read_scores(scores)
+    assert np.median(found.score[found.label == 1]) > np.quantile(found.score[found.label == 0], 0.9)
+    first = json.loads((tmp_path / "scores.explained.json").read_text())["events"][0]
+    assert [term["name"] for term in first["terms"][:2]] == ["likelihood-ratio", "replaced-object"]
+    assert all(isinstance(one["surprise"], float) for one in first["objects"])
+
+
 def test_list_names_presets_tokenizers_and_detectors() -> None:
     shown = unmask("list").stdout
     for name in ("four-top-vq-1700", "gluino-lut-456", "lookup-table", "vqvae", "masked-token"):

@@ -56,8 +56,8 @@ def test_any_preset_and_toml_files_can_be_named(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('[detector]\nkind = "isolation-forest"\nn_trees = 5\n')
     found = choose_configurations(load_study(DEFAULT), ["default", "gluino-lut-885", str(path)])
-    assert [one.name for one in found] == ["default", "gluino-lut-885", "mine"]
-    assert found[2].detector_settings()["n_trees"] == 5
+    assert [one.name for one in found] == ["quantities", "replaced", "default", "gluino-lut-885", "mine"]
+    assert found[-1].detector_settings()["n_trees"] == 5
 
 
 def test_what_cannot_be_chosen_is_named(tmp_path: Path) -> None:

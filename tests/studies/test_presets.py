@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from unmask.detectors import Detector
+from unmask.detectors.combination import CombinationDetector
 from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.errors import BadDataError, UsageError
 from unmask.studies.presets import load_preset, preset_names
@@ -42,14 +43,24 @@ def test_every_published_configuration_is_a_preset() -> None:
 @pytest.mark.parametrize("name", sorted(set(preset_names()) - set(PUBLISHED)))
 def test_every_other_preset_can_be_made(name: str) -> None:
     preset = load_preset(name)
-    if preset.members:
-        detector: Detector = preset.new_combination([load_preset(member).new_detector() for member in preset.members])
-        with pytest.raises(UsageError, match="by unmask study run"):
-            preset.new_detector()
-    else:
-        detector = preset.new_detector(preset.new_tokenizer() if preset.tokenizer else None)
+    detector: Detector = preset.new_detector(preset.new_tokenizer() if preset.tokenizer else None)
     assert detector.kind == preset.detector["kind"]
     assert preset.description
+
+
+def test_members_of_a_combination_share_changes_and_seed(tmp_path: Path) -> None:
+    path = tmp_path / "both.toml"
+    path.write_text('[detector]\nkind = "combination"\nmembers = ["default-replaced", "gluino-isolation-forest"]\n')
+    both = load_preset(str(path)).new_detector(shared={"seed": 7, "max_epochs": 3})
+    assert isinstance(both, CombinationDetector)
+    network, forest = (member.settings() for member in both.members)
+    assert (network["training"]["seed"], network["training"]["max_epochs"]) == (7, 3)
+    assert forest["seed"] == 7
+    with pytest.raises(UsageError, match=r"default-quantities, \[detector\]: n_copies: unknown setting"):  # not of both
+        load_preset("default").new_detector(changes={"n_copies": 1})
+    path.write_text('[detector]\nkind = "combination"\nmembers = ["default-objects", "default-replaced"]\n')
+    with pytest.raises(UsageError, match=r"the members of both need tokenizers, .* trained one by one, .*combine"):
+        load_preset(str(path)).new_detector()
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

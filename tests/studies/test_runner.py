@@ -366,11 +366,13 @@ def test_signal_events_that_are_given_twice_are_refused(files: Path, tmp_path: P
 
 def test_by_default_the_whole_event_and_its_objects_are_judged() -> None:
     chosen = choose_configurations(load_study(DEFAULT))
-    kinds = [one.new_detector(one.new_tokenizer()).kind for one in chosen]
-    assert dict(zip([one.name for one in chosen], kinds, strict=True)) == {
-        "default": "likelihood-ratio",
+    assert {one.name: one.detector_settings()["kind"] for one in chosen} == {
+        "quantities": "likelihood-ratio",
+        "replaced": "replaced-object",
+        "default": "combination",
         "objects": "masked-token",
     }
+    assert chosen[2].members == ("quantities", "replaced")
 
 
 def test_without_signal_there_are_scores_thresholds_and_a_report(files: Path, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from unmask.cli.parts import PART_EVENTS, DaskOption, PartEventsOption, ShardOpt
 from unmask.cli.reading import Reading, reads_events, resolve
 
 if TYPE_CHECKING:
+    from unmask.detectors import Detector
     from unmask.detectors.scores import Scores
 
 
@@ -59,6 +60,7 @@ def train(
     from unmask.cli.console import IS_FIRST_PROCESS
     from unmask.cli.console import out as console
     from unmask.cli.training_bar import TrainingBar
+    from unmask.detectors.combination import CombinationDetector
     from unmask.detectors.network import NetworkDetector
     from unmask.errors import UsageError
     from unmask.studies.presets import default_preset, load_preset
@@ -77,32 +79,35 @@ def train(
         raise UsageError(f"the detector of {chosen.name} has no tokenizer")
     if tokenizer_changes.get("kind", chosen.tokenizer.get("kind")) == "vqvae":
         tokenizer_changes["training"] = shared | tokenizer_changes.get("training", {})
-    if chosen.detector_takes("training"):
-        changes["training"] = shared | changes.get("training", {})
-    elif chosen.detector_takes("seed"):
-        changes.setdefault("seed", seed)
     fitted = load_tokenizer(resolve(tokenizer)) if tokenizer else None
     if fitted is None and chosen.tokenizer:
         fitted = chosen.new_tokenizer(tokenizer_changes)
-    new = chosen.new_detector(fitted, changes)
+    new = chosen.new_detector(fitted, changes, shared)
     check_can_save(out)
     events, held_out = training_and_validation(reading, validation, seed, with_signal=new.sees_signal)
     run_folder = run_folder_of(out)
     if tokenizer is None and fitted is not None:
         fit_tokenizer(fitted, events, held_out, run_folder / "tokenizer")
-    facts = f"{len(events):,} events"
-    if isinstance(new, NetworkDetector):
-        board_folder = run_folder if tensorboard and IS_FIRST_PROCESS else None
-        with TrainingBar("detector", new.training.max_epochs, board_folder) as bar:
-            new.fit(events, held_out, run_folder=run_folder, reporter=bar)
-        best = min(record.validation_loss for record in new.history_)
-        seconds = sum(record.seconds for record in new.history_)
-        facts = (
-            f"{len(new.history_)} epochs in {seconds:,.0f} s, best validation loss {best:.4f}, "
-            f"{new.n_parameters:,} parameters"
+
+    def fit(part: Detector, title: str, folder: Path) -> str:
+        if not isinstance(part, NetworkDetector):
+            part.fit(events, held_out, run_folder=folder)
+            return f"{len(events):,} events"
+        board_folder = folder if tensorboard and IS_FIRST_PROCESS else None
+        with TrainingBar(title, part.training.max_epochs, board_folder) as bar:
+            part.fit(events, held_out, run_folder=folder, reporter=bar)
+        best = min(record.validation_loss for record in part.history_)
+        seconds = sum(record.seconds for record in part.history_)
+        return (
+            f"{len(part.history_)} epochs in {seconds:,.0f} s, best validation loss {best:.4f}, "
+            f"{part.n_parameters:,} parameters"
         )
-    else:
-        new.fit(events, held_out, run_folder=run_folder)
+
+    if isinstance(new, CombinationDetector):
+        for i, member in enumerate(new.members, 1):
+            told = fit(member, f"detector {i} of {len(new.members)}", run_folder / f"member-{i}")
+            console.print(f"{member.kind}: {told}", highlight=False, soft_wrap=True)
+    facts = fit(new, "detector", run_folder)
     if IS_FIRST_PROCESS:
         new.save(out)
     leave_together()

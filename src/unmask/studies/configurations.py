@@ -181,8 +181,4 @@ def _configuration(name: str, preset: Preset, changes: Mapping[str, Any], shared
         raise UsageError(f"the detector of {name} has no tokenizer to change")
     if tokenizer_changes.get("kind", preset.tokenizer.get("kind")) == "vqvae":
         tokenizer_changes["training"] = {**shared, **tokenizer_changes.get("training", {})}
-    if preset.detector_takes("training"):
-        detector_changes["training"] = {**shared, **detector_changes.get("training", {})}
-    elif preset.detector_takes("seed"):
-        detector_changes.setdefault("seed", shared["seed"])
-    return Configuration(name, preset, tokenizer_changes, detector_changes)
+    return Configuration(name, preset, tokenizer_changes, preset.with_shared(detector_changes, shared))

@@ -27,7 +27,7 @@ _COMBINATION = "combination"
 class Preset:
     """What to train: a description, a table for the tokenizer (empty for a detector without) and for the detector.
 
-    A combination is not trained: its table names presets, or TOML files, as its ``members``.
+    The table of a combination names presets, or TOML files, as its ``members``.
     """
 
     name: str
@@ -44,15 +44,18 @@ class Preset:
         chosen = tokenizer_class(kind)
         return chosen(**checked_arguments(chosen, settings, where=where))
 
-    def new_detector(self, tokenizer: Tokenizer | None = None, changes: Mapping[str, Any] | None = None) -> Detector:
-        """Make the detector, not fitted yet; ``changes`` override settings."""
+    def new_detector(
+        self,
+        tokenizer: Tokenizer | None = None,
+        changes: Mapping[str, Any] | None = None,
+        shared: Mapping[str, Any] | None = None,
+    ) -> Detector:
+        """Make the detector, not fitted yet; ``changes`` override settings, ``shared`` is for :meth:`with_shared`."""
+        if self.members:
+            return self.new_combination(self._new_members(changes, shared))
         where = f"{self.name}, [detector]"
-        kind, settings = _kind_and_settings(self.detector, changes or {}, DETECTORS, where)
-        if kind == _COMBINATION:
-            raise UsageError(
-                "a combination is not trained but made of trained detectors: "
-                "unmask combine validation.parquet --model ONE --model OTHER --out BOTH, or by unmask study run"
-            )
+        changes = self.with_shared(changes or {}, shared or {})
+        kind, settings = _kind_and_settings(self.detector, changes, DETECTORS, where)
         chosen = detector_class(kind)
         given = {} if tokenizer is None else {"tokenizer": tokenizer}
         return chosen(**checked_arguments(chosen, settings | given, where=where))
@@ -70,11 +73,32 @@ class Preset:
             return ()
         names = self.detector.get("members")
         if not isinstance(names, list) or len(set(map(str, names))) < 2:
-            raise UsageError(f"{self.name}, [detector]: members is {names!r}; accepted: a list of two presets or more")
+            raise UsageError(
+                f"{self.name}, [detector]: members is {names!r}; accepted: a list of two presets or more. What is "
+                "trained already is combined by unmask combine validation.parquet --model ONE --model OTHER --out BOTH"
+            )
         return tuple(map(str, names))
 
+    def with_shared(self, changes: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
+        """Changes, and what all trainings share, such as a seed, where the detector takes it and they do not say it."""
+        if self.detector_takes("training"):
+            training = {**shared, **changes.get("training", {})}
+            return {**changes} | ({"training": training} if training else {})
+        takes_seed = "seed" in shared and self.detector_takes("seed")
+        return ({"seed": shared["seed"]} if takes_seed else {}) | {**changes}
+
+    def _new_members(self, changes: Mapping[str, Any] | None, shared: Mapping[str, Any] | None) -> list[Detector]:
+        """Make the members of a combination, not fitted yet; ``changes`` are for all of them."""
+        presets = [load_preset(name) for name in self.members]
+        if any(preset.tokenizer or preset.members for preset in presets):
+            raise UsageError(
+                f"the members of {self.name} need tokenizers, or are combinations: they are trained one by one, then "
+                "unmask combine validation.parquet --model ONE --model OTHER --out BOTH; or all by unmask study run"
+            )
+        return [preset.new_detector(None, changes, shared) for preset in presets]
+
     def new_combination(self, members: Sequence[Detector]) -> CombinationDetector:
-        """Make the combination of detectors that are fitted already; it has yet to be calibrated."""
+        """Make the combination of detectors; it has yet to be fitted, or calibrated if these are fitted already."""
         from unmask.detectors.combination import CombinationDetector
 
         settings = {key: value for key, value in self.detector.items() if key not in ("kind", "members")}
