@@ -57,6 +57,13 @@ class TermsOnly(Explainer):
         return Explanation([None] * int(events.n_objects[i]), terms=[term])
 
 
+class ObjectsOnly(Explainer):
+    """A detector that knows how surprising objects are, but has no tokens."""
+
+    def _explain(self, events: EventSet, i: int) -> Explanation:
+        return Explanation(super()._explain(events, i).object_surprise)
+
+
 def write_run(
     path: Path,
     make_events: Callable[..., EventSet],

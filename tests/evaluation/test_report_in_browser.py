@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.evaluation.runs import TermsOnly, write_run
+from tests.evaluation.runs import ObjectsOnly, TermsOnly, write_run
 from unmask.detectors.explanations import ExplainedEvent, read_explanations
 from unmask.evaluation.report import write_report
 from unmask.events.event_set import LABEL_NAMES, EventSet
@@ -32,8 +32,10 @@ def folder(make_events: Callable[..., EventSet], tmp_path_factory: pytest.TempPa
     processes = (NASTY, "ttW", "ttH")
     write_run(folder / "tokens.parquet", make_events, processes=processes, n_explained=30)
     write_run(folder / "terms.parquet", make_events, processes=processes, seed=1, explainer=TermsOnly())
+    write_run(folder / "objects.parquet", make_events, processes=processes, seed=2, explainer=ObjectsOnly())
     notes = ["one remark", "another"]
-    write_report([folder / "tokens.parquet", folder / "terms.parquet"], folder / "report.html", notes=notes)
+    runs = [folder / f"{name}.parquet" for name in ("tokens", "terms", "objects")]
+    write_report(runs, folder / "report.html", notes=notes)
     return folder
 
 
@@ -207,8 +209,11 @@ def test_a_detector_without_tokens_explains_by_terms(page: Page, folder: Path) -
     assert page.locator("#display circle").count() == len(first.objects)
     assert page.is_hidden("#walk-body")
     assert page.is_visible("#walk-none")
+    page.select_option("#choose-list", label="objects")
+    assert columns.all_inner_texts() == ["#", "object", "pT [GeV]", "η", "φ", "E [GeV]", "surprise"]
+    assert "would fall without the object" in page.inner_text("#surprise-note")
     page.select_option("#choose-list", label="tokens")
-    assert page.is_visible("#surprise-note")
+    assert "probability that the model gave to what was there" in page.inner_text("#surprise-note")
     assert columns.count() == 9
 
 
@@ -238,7 +243,7 @@ def test_without_script_numbers_figures_and_lists_remain(browser: Browser, folde
     page.goto((folder / "report.html").as_uri())
     assert page.is_visible("#summary table")
     assert page.locator("#figures svg").first.is_visible()
-    assert len(page.locator(".event-list tbody tr:visible").all()) == 40
+    assert len(page.locator(".event-list tbody tr:visible").all()) == 50
     assert page.is_hidden("#event")
     assert page.is_hidden("#walk")
     assert page.get_by_text("needs JavaScript").is_visible()

@@ -99,11 +99,8 @@ class CombinationDetector(Detector):
         return [self._together(p_values[:, i], [one[i] for one in explained]) for i in range(len(events))]
 
     def _together(self, minus_log_p: npt.NDArray[np.float64], said: list[Explanation]) -> Explanation:
-        members = zip(self.members, minus_log_p.tolist(), strict=True)
-        terms = [
-            Term(member.kind, f"{member.kind}: as odd as {np.exp(-value):.2g} of background", None, value)
-            for member, value in members
-        ]
+        members = zip(self.members, self.tails_, minus_log_p.tolist(), strict=True)
+        terms = [Term(member.kind, _in_words(value, tail), None, value) for member, tail, value in members]
         first = next((one for one in said if any(each is not None for each in one.object_surprise)), said[0])
         return Explanation(
             first.object_surprise,
@@ -153,6 +150,13 @@ class CombinationDetector(Detector):
     def _make(cls, settings: dict[str, Json], folder: Path) -> Self:
         folders = sorted(folder.glob("member-*"), key=lambda path: int(path.name.removeprefix("member-")))
         return cls([load_detector(path) for path in folders], **settings)
+
+
+def _in_words(minus_log_p: float, tail: BackgroundTail) -> str:
+    # Beyond the largest score of background there is an order but no measured share.
+    if minus_log_p > tail.minus_log_p[-1]:
+        return "odder than all background that it was compared with"
+    return f"as odd as {np.exp(-minus_log_p):.2g} of background, or more"
 
 
 def _explains(detector: Detector) -> bool:

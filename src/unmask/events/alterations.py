@@ -18,6 +18,8 @@ _CONCENTRATION = (0.7, 0.5, 0.5, 0.15)
 _PT_MEV, _MET_MEV = (20e3, 300e3), (30e3, 400e3)
 #: Width of the logarithm of what momenta are multiplied by.
 _SCALE = 0.6
+#: Of each change.
+_PROBABILITY = 0.5
 
 
 def alter(events: EventSet, *, seed: int) -> EventSet:
@@ -35,7 +37,7 @@ def alter(events: EventSet, *, seed: int) -> EventSet:
     (True, False)
     """
     rng, n = np.random.default_rng(seed), len(events)
-    is_made = rng.random((n, 4)) < 0.5
+    is_made = rng.random((n, 4)) < _PROBABILITY
     is_made[np.arange(n), rng.integers(4, size=n)] |= ~is_made.any(axis=1)
     adds, renames, scales, hides = is_made.T
     preference = rng.dirichlet(_CONCENTRATION, n)

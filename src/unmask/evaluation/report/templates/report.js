@@ -125,6 +125,7 @@
     at("objects-note").hidden = !event.tokens.length;
     const isUnjudged = [metSurprise, ...event.objects.map((object) => object[6])].every((one) => one === null);
     at("object-table").classList.toggle("unjudged", isUnjudged);
+    at("object-table").classList.toggle("tokenless", !event.tokens.length);
     at("surprise-note").hidden = isUnjudged;
     at("surprise-meaning").textContent = event.tokens.length ? "−ln of the probability that the model gave to what was there"
       : "by how much the logarithm of the odds of an anomaly would fall without the object";
