@@ -221,6 +221,8 @@ def test_a_detector_without_tokens_explains_by_terms(page: Page, folder: Path) -
 def test_the_page_never_scrolls_sideways(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth") == width
+    # It is drawn anew before the next frame.
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     drawing = page.locator("#display svg").bounding_box()
     assert drawing is not None
     # Letters of the drawing keep their size on a narrow screen: it is drawn for the room there is.
