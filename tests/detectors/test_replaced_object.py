@@ -76,7 +76,7 @@ def test_a_combination_gives_the_p_values_of_its_members_and_what_they_say(
         assert [term.name for term in one.terms[:3]] == ["likelihood-ratio", "replaced-object", "trivial"]
         np.testing.assert_allclose([term.surprise for term in one.terms[:3]], p_values[:, i])
         assert one.terms[3:] == other.explain(events)[i].terms
-        assert one.terms[1].text == f"as odd as {np.exp(-p_values[1, i]):.2g} of background, or more"
+        assert one.terms[1].text == f"{np.exp(-p_values[1, i]):.2g} of background is as odd, or odder"
     (beyond,) = both.explain(insert(events[:1], "of everything", seed=1))
     assert {term.text for term in beyond.terms[:2]} == {"odder than all background that it was compared with"}
     silent = CombinationDetector([TrivialDetector("ht"), TrivialDetector("met")]).fit(parts[0], parts[1])

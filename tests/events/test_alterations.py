@@ -6,7 +6,7 @@ import pytest
 from unmask import load_sample
 from unmask.events.alterations import alter
 from unmask.events.event_set import EventSet
-from unmask.events.insertions import LEAST_PT_MEV
+from unmask.events.insertions import LEAST_PT_MEV, insert
 
 
 @pytest.fixture(scope="module")
@@ -46,5 +46,9 @@ def test_the_seed_decides_and_full_events_stay_full() -> None:
     one, same, other = (alter(events, seed=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one.pt_mev, same.pt_mev)
     assert not np.array_equal(one.pt_mev, other.pt_mev)
-    assert one.n_objects.max() <= 18
+    full = events
+    for _ in range(3):
+        full = insert(full, "of everything", seed=1)
+    assert (full.n_objects == 18).all()
+    assert (alter(full, seed=1).n_objects == 18).all()
     assert len(alter(events[:0], seed=1)) == 0

@@ -58,6 +58,8 @@ def test_any_preset_and_toml_files_can_be_named(tmp_path: Path) -> None:
     found = choose_configurations(load_study(DEFAULT), ["default", "gluino-lut-885", str(path)])
     assert [one.name for one in found] == ["quantities", "replaced", "default", "gluino-lut-885", "mine"]
     assert found[-1].detector_settings()["n_trees"] == 5
+    by_their_names = choose_configurations(load_study(DEFAULT), ["replaced", "default", "objects"])
+    assert [one.name for one in by_their_names] == ["replaced", "quantities", "default", "objects"]
 
 
 def test_what_cannot_be_chosen_is_named(tmp_path: Path) -> None:

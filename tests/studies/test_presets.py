@@ -56,6 +56,8 @@ def test_members_of_a_combination_share_changes_and_seed(tmp_path: Path) -> None
     network, forest = (member.settings() for member in both.members)
     assert (network["training"]["seed"], network["training"]["max_epochs"]) == (7, 3)
     assert forest["seed"] == 7
+    either = load_preset("default").new_detector(changes={"how": "or"})
+    assert either.settings() == {"how": "or"}
     with pytest.raises(UsageError, match=r"default-quantities, \[detector\]: n_copies: unknown setting"):  # not of both
         load_preset("default").new_detector(changes={"n_copies": 1})
     path.write_text('[detector]\nkind = "combination"\nmembers = ["default-objects", "default-replaced"]\n')

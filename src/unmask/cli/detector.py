@@ -54,7 +54,7 @@ def train(
     The log and the checkpoints go to OUT.run: after an interruption run the same command again and it continues.
     On several GPUs: torchrun --nproc-per-node 4 -m unmask train ...
     Settings of the detector are changed with --set (dropout=0.1, training.max_epochs=20), those of the tokenizer with
-    --set tokenizer.n_bins=5.
+    --set tokenizer.n_bins=5. Of a combination, such as the preset default, they go to all members; how=or is its own.
     """
     from unmask.artifacts import check_can_save
     from unmask.cli.console import IS_FIRST_PROCESS
@@ -83,6 +83,8 @@ def train(
     if fitted is None and chosen.tokenizer:
         fitted = chosen.new_tokenizer(tokenizer_changes)
     new = chosen.new_detector(fitted, changes, shared)
+    if isinstance(new, CombinationDetector):
+        new.check_settings()
     check_can_save(out)
     events, held_out = training_and_validation(reading, validation, seed, with_signal=new.sees_signal)
     run_folder = run_folder_of(out)

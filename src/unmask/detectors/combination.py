@@ -26,7 +26,7 @@ _MAX_TRAINED_ON = 0.01
 
 
 class CombinationDetector(Detector):
-    """Average, AND, OR or product of the p-values of other detectors; made by `unmask combine`.
+    """Average, AND, OR or product of the p-values of other detectors.
 
     The p-value of a member is the share of validation background with its score or more, continued beyond the largest
     of them (see :class:`~unmask.detectors.p_values.BackgroundTail`). All scores are minus logarithms.
@@ -46,11 +46,11 @@ class CombinationDetector(Detector):
         self.how: How = how
 
     def _fit(self, train: EventSet, validation: EventSet, run_folder: Path | None, reporter: Reporter | None) -> None:
-        self._check_settings()
+        self.check_settings()
         for i, member in enumerate(self.members):
             if member.fitted_on_ is None:
                 member.fit(train, validation, run_folder=run_folder and run_folder / _name(i), reporter=reporter)
-        self._learn_tails(validation, "auto")
+        self._learn_tails(validation, None)
 
     def _learnt_from(self, train: EventSet) -> SeenEvents | None:  # noqa: ARG002
         return self._seen_by_members()
@@ -63,7 +63,7 @@ class CombinationDetector(Detector):
         UsageError
             If signal is among the events, there are none, or a member was trained on more than 1 % of them.
         """
-        self._check_settings()
+        self.check_settings()
         self._check_events(validation, validation)
         for member in self.members:
             member._check_fitted()
@@ -92,7 +92,7 @@ class CombinationDetector(Detector):
 
     def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:
         """The p-value of each member, and what the members that can explain their scores say."""
-        explained = [member.explain(events, device=device) for member in self.members if _explains(member)]
+        explained = [member.explain(events, device=device) for member in self.members if _explains(member, device)]
         if not explained:
             return super().explain(events, device=device)
         p_values = self.minus_log_p(events, device=device)
@@ -101,7 +101,8 @@ class CombinationDetector(Detector):
     def _together(self, minus_log_p: npt.NDArray[np.float64], said: list[Explanation]) -> Explanation:
         members = zip(self.members, self.tails_, minus_log_p.tolist(), strict=True)
         terms = [Term(member.kind, _in_words(value, tail), None, value) for member, tail, value in members]
-        first = next((one for one in said if any(each is not None for each in one.object_surprise)), said[0])
+        # Of one member, whose surprises mean the same: of tokens, if it has them.
+        first = max(said, key=lambda one: (bool(one.tokens), any(each is not None for each in one.object_surprise)))
         return Explanation(
             first.object_surprise,
             first.met_surprise,
@@ -109,7 +110,8 @@ class CombinationDetector(Detector):
             terms=terms + [term for one in said for term in one.terms],
         )
 
-    def _check_settings(self) -> None:
+    def check_settings(self) -> None:
+        """Refuse what no fit could mend: an unknown rule, fewer than two members, or one that learns from signal."""
         if self.how not in COMBINE:
             raise UsageError(f"unknown combination {self.how!r}; {nearest(self.how, COMBINE)}")
         if len(self.members) < 2:
@@ -120,7 +122,9 @@ class CombinationDetector(Detector):
                     f"detector {i + 1} ({member.kind}) learns from signal and is no detector of the unknown"
                 )
 
-    def _learn_tails(self, validation: EventSet, device: str) -> None:
+    def _learn_tails(self, validation: EventSet, device: str | None) -> None:
+        """Without a device each member scores on that of its training."""
+        self.tails_ = []
         for i, member in enumerate(self.members):
             n_known = 0 if member.seen_ is None else int(member.seen_.contains(validation).sum())
             if n_known > _MAX_TRAINED_ON * len(validation):
@@ -128,7 +132,8 @@ class CombinationDetector(Detector):
                     f"detector {i + 1} ({member.kind}) was trained on {n_known:,} of the {len(validation):,} events: "
                     "p-values need background that it has not seen, such as its validation events"
                 )
-        self.tails_ = [BackgroundTail.of(member.score_events(validation, device=device)) for member in self.members]
+            where = getattr(getattr(member, "training", None), "device", "auto") if device is None else device
+            self.tails_.append(BackgroundTail.of(member.score_events(validation, device=str(where))))
 
     def _seen_by_members(self) -> SeenEvents | None:
         """What any member has learnt from; not known if it is not of one of them."""
@@ -156,12 +161,12 @@ def _in_words(minus_log_p: float, tail: BackgroundTail) -> str:
     # Beyond the largest score of background there is an order but no measured share.
     if minus_log_p > tail.minus_log_p[-1]:
         return "odder than all background that it was compared with"
-    return f"as odd as {np.exp(-minus_log_p):.2g} of background, or more"
+    return f"{np.exp(-minus_log_p):.2g} of background is as odd, or odder"
 
 
-def _explains(detector: Detector) -> bool:
+def _explains(detector: Detector, device: str) -> bool:
     try:
-        detector.explain(EventSet.empty())
+        detector.explain(EventSet.empty(), device=device)
     except UsageError:
         return False
     return True

@@ -28,6 +28,7 @@ _FIRST, _SECOND = np.triu_indices(MAX_OBJECTS, 1)
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
+Leading = dict[str, tuple[npt.NDArray[np.int64], Mask]]
 
 
 def raw_features(events: EventSet, kind: FeatureKind) -> dict[str, Array]:
@@ -146,16 +147,22 @@ def _groups(events: EventSet) -> dict[str, Mask]:
     }
 
 
-def _leading(events: EventSet, is_one: Mask) -> tuple[npt.NDArray[np.int64], Mask]:
-    """The objects of each event in the order in which those of a group come first, hardest first; and which are."""
-    order = np.argsort(np.where(is_one, -events.pt_mev.astype(np.float64), 1), axis=1, kind="stable")
-    return order, np.take_along_axis(is_one, order, 1)
+def _leading(events: EventSet, groups: dict[str, Mask]) -> Leading:
+    """Of each group the order of the objects in which its own come first, hardest first; and which are its own."""
+    pt = events.pt_mev.astype(np.float64)
+    order = {name: np.argsort(np.where(is_one, -pt, 1), axis=1, kind="stable") for name, is_one in groups.items()}
+    return {name: (order[name], np.take_along_axis(is_one, order[name], 1)) for name, is_one in groups.items()}
 
 
 def _momenta(events: EventSet) -> dict[str, Array]:
-    tag, pt, groups = events.tag, events.pt_mev.astype(np.float64), _groups(events)
+    groups = _groups(events)
+    return _sums(events, groups) | _leading_momenta(events, _leading(events, groups))
+
+
+def _sums(events: EventSet, groups: dict[str, Mask]) -> dict[str, Array]:
+    tag, pt = events.tag, events.pt_mev.astype(np.float64)
     charge = np.isin(tag, (4, 6)).sum(1) - np.isin(tag, (3, 5)).sum(1)
-    features: dict[str, Array] = {
+    return {
         "n_jets": groups["jet"].sum(1) * 1.0,
         "n_b_jets": groups["b_jet"].sum(1) * 1.0,
         "n_electrons": np.isin(tag, (3, 4)).sum(1) * 1.0,
@@ -166,15 +173,21 @@ def _momenta(events: EventSet) -> dict[str, Array]:
         "ht": _log(np.where(groups["jet"], pt, 0).sum(1)),
         "lepton_pt": _log(np.where(groups["lepton"], pt, 0).sum(1)),
     }
+
+
+def _leading_momenta(events: EventSet, leading: Leading) -> dict[str, Array]:
+    features: dict[str, Array] = {}
     for name, n_pts, _ in _LEADING:
-        order, is_there = _leading(events, groups[name])
-        momenta = np.where(is_there, np.take_along_axis(pt, order, 1), 0)
+        order, is_there = leading[name]
+        momenta = np.where(is_there, np.take_along_axis(events.pt_mev.astype(np.float64), order, 1), 0)
         features |= {f"{name}_{i + 1}_pt": _log(momenta[:, i]) for i in range(n_pts)}
     return features
 
 
 def _summary(events: EventSet) -> dict[str, Array]:
-    is_object, groups, of_momenta = events.is_object, _groups(events), _momenta(events)
+    is_object, groups = events.is_object, _groups(events)
+    leading = _leading(events, groups)
+    momenta = _leading_momenta(events, leading)
     pt, eta, phi, energy = (
         np.where(is_object, column, 0).astype(np.float64)
         for column in (events.pt_mev, events.eta, events.phi, events.energy_mev)
@@ -183,16 +196,13 @@ def _summary(events: EventSet) -> dict[str, Array]:
     from_met = _apart(phi, events.met_phi[:, None].astype(np.float64))
     ht, lepton_pt = (np.where(groups[name], pt, 0).sum(1) for name in ("jet", "lepton"))
     momentum = np.stack([energy, pt * np.cos(phi), pt * np.sin(phi), pt * np.sinh(eta)])  # (4, n_events, 18)
-    # In an order that saved models rely on.
-    of_leading = {f"{name}_{i + 1}_pt" for name, n_pts, _ in _LEADING for i in range(n_pts)}
-    features = {name: found for name, found in of_momenta.items() if name not in of_leading}
+    features = _sums(events, groups)
     features["met_significance"] = met / np.sqrt(ht + lepton_pt + _SOFT_MEV)
     features["visible_mass"] = _log(_mass(momentum.sum(2)))
-    leading = {name: _leading(events, is_one) for name, is_one in groups.items()}
     for name, n_pts, n_etas in _LEADING:
         order, is_there = leading[name]
         their_eta = np.take_along_axis(eta, order, 1)
-        features |= {(key := f"{name}_{i + 1}_pt"): of_momenta[key] for i in range(n_pts)}
+        features |= {(key := f"{name}_{i + 1}_pt"): momenta[key] for i in range(n_pts)}
         for i in range(n_etas):
             features[f"{name}_{i + 1}_eta"] = np.where(is_there[:, i], np.abs(their_eta[:, i]), _NO_ANGLE)
     for name in ("jet", "b_jet", "lepton"):

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from unmask.detectors.event_features import FeatureKind, n_features
 from unmask.detectors.explanations import Explanation
 from unmask.detectors.fixed_length import FixedLengthDetector, FixedLengthTask
+from unmask.detectors.quantity_detector import DEFAULT_TRAINING
 from unmask.errors import UsageError
 from unmask.events.alterations import alter
 from unmask.events.distortions import columns_of, rebuilt
@@ -15,10 +16,6 @@ from unmask.events.event_set import EventSet
 from unmask.events.objects import MAX_OBJECTS
 from unmask.networks.fixed_length import AlterationClassifier
 from unmask.training import Task, TrainingSettings, derive_seed
-
-TRAINING = TrainingSettings(
-    max_epochs=30, batch_size=1024, learning_rate=2e-3, schedule="plateau", min_improvement=0.0001
-)
 
 
 class ReplacedObjectDetector(FixedLengthDetector[AlterationClassifier]):
@@ -46,7 +43,7 @@ class ReplacedObjectDetector(FixedLengthDetector[AlterationClassifier]):
         n_copies: int = 2,
         hidden: int = 128,
         n_layers: int = 3,
-        training: TrainingSettings = TRAINING,
+        training: TrainingSettings = DEFAULT_TRAINING,
         seed: int | None = None,
     ) -> None:
         self.features: FeatureKind = features
@@ -76,11 +73,12 @@ class ReplacedObjectDetector(FixedLengthDetector[AlterationClassifier]):
 
     def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:
         """Of each object, by how much the score would fall without it."""
-        scores = self.score_events(events, device=device)
-        surprise: list[list[float | None]] = []
-        for i, n_objects in enumerate(events.n_objects.tolist()):
-            columns = columns_of(events[np.full(n_objects, i)])
-            columns["tag"] = np.where(np.eye(n_objects, MAX_OBJECTS, dtype=bool), 0, columns["tag"])
-            without = self.score_events(rebuilt(events[np.full(n_objects, i)], columns), device=device)
-            surprise.append((scores[i] - without).tolist())
-        return [Explanation(of_objects) for of_objects in surprise]
+        n_objects = events.n_objects
+        which = np.repeat(np.arange(len(events)), n_objects)
+        place = np.arange(len(which)) - np.repeat(np.cumsum(n_objects) - n_objects, n_objects)
+        copies = events[which]
+        columns = columns_of(copies)
+        columns["tag"] = np.where(np.arange(MAX_OBJECTS) == place[:, None], 0, columns["tag"])
+        without = self.score_events(rebuilt(copies, columns), device=device)
+        fall = self.score_events(events, device=device)[which] - without
+        return [Explanation(fall[which == i].tolist()) for i in range(len(events))]

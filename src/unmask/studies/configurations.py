@@ -72,7 +72,7 @@ def load_study(name: str) -> Study:
 class Configuration:
     """A tokenizer, where there is one, and a detector to be trained, under the name that tables give them.
 
-    ``members`` are the names of other configurations, for a combination of them, which is not trained.
+    ``members`` are the names of other configurations, for a combination of them.
     """
 
     name: str
@@ -165,13 +165,14 @@ def choose_configurations(
 
 def _named(name: str, study: Study) -> tuple[str, Preset]:
     """A preset, of the study or any other, or a TOML file, with the name that tables give it."""
-    known = study.presets()
-    if name not in known and name not in preset_names() and not name.endswith(".toml"):
+    known, prefixed = study.presets(), f"{study.name}-{name}"
+    preset = known.get(name, prefixed if prefixed in preset_names() else name)
+    if preset not in preset_names() and not name.endswith(".toml"):
         raise UsageError(
             f"no configuration {name!r}; {nearest(name, known)}; or any preset of unmask list, or a .toml file"
         )
     short = Path(name).stem if name.endswith(".toml") else name.removeprefix(f"{study.name}-")
-    return short, load_preset(known.get(name, name))
+    return short, load_preset(preset)
 
 
 def _configuration(name: str, preset: Preset, changes: Mapping[str, Any], shared: Mapping[str, Any]) -> Configuration:

@@ -52,7 +52,9 @@ class Preset:
     ) -> Detector:
         """Make the detector, not fitted yet; ``changes`` override settings, ``shared`` is for :meth:`with_shared`."""
         if self.members:
-            return self.new_combination(self._new_members(changes, shared))
+            given = {**(changes or {})}
+            rule = {"how": given.pop("how")} if "how" in given else {}
+            return self.new_combination(self._new_members(given, shared), rule)
         where = f"{self.name}, [detector]"
         changes = self.with_shared(changes or {}, shared or {})
         kind, settings = _kind_and_settings(self.detector, changes, DETECTORS, where)
@@ -72,10 +74,11 @@ class Preset:
         if self.detector.get("kind") != _COMBINATION:
             return ()
         names = self.detector.get("members")
-        if not isinstance(names, list) or len(set(map(str, names))) < 2:
+        if not isinstance(names, list) or len(names) < 2 or len(set(map(str, names))) < len(names):
             raise UsageError(
-                f"{self.name}, [detector]: members is {names!r}; accepted: a list of two presets or more. What is "
-                "trained already is combined by unmask combine validation.parquet --model ONE --model OTHER --out BOTH"
+                f"{self.name}, [detector]: members is {names!r}; accepted: a list of two presets or more, each once. "
+                "What is trained already is combined by unmask combine validation.parquet --model ONE --model OTHER "
+                "--out BOTH"
             )
         return tuple(map(str, names))
 
@@ -97,11 +100,14 @@ class Preset:
             )
         return [preset.new_detector(None, changes, shared) for preset in presets]
 
-    def new_combination(self, members: Sequence[Detector]) -> CombinationDetector:
+    def new_combination(
+        self, members: Sequence[Detector], changes: Mapping[str, Any] | None = None
+    ) -> CombinationDetector:
         """Make the combination of detectors; it has yet to be fitted, or calibrated if these are fitted already."""
         from unmask.detectors.combination import CombinationDetector
 
         settings = {key: value for key, value in self.detector.items() if key not in ("kind", "members")}
+        settings |= changes or {}
         where = f"{self.name}, [detector]"
         return CombinationDetector(
             **checked_arguments(CombinationDetector, settings | {"members": members}, where=where)
