@@ -5,6 +5,7 @@ import pytest
 
 from unmask import load_sample
 from unmask.events.alterations import alter
+from unmask.events.distortions import rebuilt, scaled
 from unmask.events.event_set import EventSet
 from unmask.events.insertions import LEAST_PT_MEV, insert
 
@@ -39,6 +40,12 @@ def test_each_type_comes_in_and_is_as_hard_as_it_has_to_be(events: EventSet) -> 
     assert (odd.energy_mev >= odd.pt_mev * (1 - 1e-6)).all()
     charge = np.where((odd.tag >= 3) & (odd.tag <= 6), np.where(odd.tag % 2 == 0, 1, -1), 0).sum(axis=1)
     assert (np.abs(charge) >= 2).mean() > 0.1  # like charges, too
+
+
+def test_what_cannot_become_harder_keeps_its_direction(events: EventSet) -> None:
+    hardest = rebuilt(events, scaled(events, np.full(events.pt_mev.shape, 1e9)))
+    odd = alter(hardest, seed=1)
+    assert (odd.energy_mev >= 0.999 * odd.pt_mev * np.cosh(odd.eta)).all()
 
 
 def test_the_seed_decides_and_full_events_stay_full() -> None:

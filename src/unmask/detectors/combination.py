@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -92,7 +93,10 @@ class CombinationDetector(Detector):
 
     def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:
         """The p-value of each member, and what the members that can explain their scores say."""
-        explained = [member.explain(events, device=device) for member in self.members if _explains(member, device)]
+        explained = []
+        for member in self.members:
+            with suppress(UsageError):  # one that cannot
+                explained.append(member.explain(events, device=device))
         if not explained:
             return super().explain(events, device=device)
         p_values = self.minus_log_p(events, device=device)
@@ -162,14 +166,6 @@ def _in_words(minus_log_p: float, tail: BackgroundTail) -> str:
     if minus_log_p > tail.minus_log_p[-1]:
         return "odder than all background that it was compared with"
     return f"{np.exp(-minus_log_p):.2g} of background is as odd, or odder"
-
-
-def _explains(detector: Detector, device: str) -> bool:
-    try:
-        detector.explain(EventSet.empty(), device=device)
-    except UsageError:
-        return False
-    return True
 
 
 def _name(i: int) -> str:

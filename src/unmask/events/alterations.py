@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from unmask.events.distortions import columns_of
+from unmask.events.distortions import scaled
 from unmask.events.event_set import EventSet
 from unmask.events.insertions import LEAST_PT_MEV, LEPTON, TAGS, is_softest_jet, new_objects, put_together
-from unmask.events.objects import MAX_ENERGY_MEV
 
 #: At most so many objects are added to an event, or renamed.
 _MAX_ADDED, _MAX_RENAMED = 8, 3
@@ -47,20 +46,17 @@ def alter(events: EventSet, *, seed: int) -> EventSet:
     added = new_objects(_types(preference, _MAX_ADDED, rng), _log_uniform(*_PT_MEV, n, rng)[:, None], rng)
     added["tag"] = np.where(is_added, added["tag"], 0)
 
-    columns = columns_of(events)
     n_gone = np.where(rng.random(n) < 0.5, n_added, 0)
     tag = np.where(is_softest_jet(events, n_gone), 0, events.tag)
     n_renamed = np.where(renames, rng.integers(1, _MAX_RENAMED + 1, n), 0)
     rank = np.where(tag > 0, rng.random(tag.shape), 2.0).argsort(axis=1).argsort(axis=1)
     other = _types(preference, tag.shape[1], rng)
     other = np.where(other == LEPTON, rng.integers(3, 7, tag.shape), other)
-    columns["tag"] = np.where((tag > 0) & (rank < n_renamed[:, None]), other, tag)
+    new_tag = np.where((tag > 0) & (rank < n_renamed[:, None]), other, tag)
     factor = np.where(scales, np.exp(np.abs(rng.normal(0, _SCALE, n))), 1.0)
     # What becomes another type is at least as hard as one of that type would have to be.
-    least = LEAST_PT_MEV[columns["tag"]] / np.maximum(events.pt_mev, 1)
-    each = np.where(columns["tag"] == tag, factor[:, None], np.maximum(factor[:, None], least))
-    for name in ("pt_mev", "energy_mev"):
-        columns[name] = np.minimum(columns[name] * each, MAX_ENERGY_MEV)
+    least = np.where(new_tag == tag, 0.0, LEAST_PT_MEV[new_tag] / np.maximum(events.pt_mev, 1))
+    columns = scaled(events, np.maximum(factor[:, None], least)) | {"tag": new_tag}
 
     invisible = np.where(hides, rng.gamma(2, _log_uniform(*_MET_MEV, n, rng) / 2), 0.0)
     return put_together(events, columns, added, invisible, rng, met_mev=events.met_mev * factor)
