@@ -39,6 +39,14 @@ def test_padding_never_matters(backbone: BackboneName, biases: bool, events: Eve
 
 
 @pytest.mark.parametrize("backbone", SETS)
+@torch.no_grad()
+def test_company_never_matters(backbone: BackboneName, events: EventTensors) -> None:
+    network = network_of(backbone, events)
+    alone = torch.cat([network(*events.at(slice(i, i + 1))) for i in range(len(events.types))])
+    torch.testing.assert_close(network(*events), alone, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("backbone", SETS)
 @pytest.mark.parametrize("biases", [True, False])
 @torch.no_grad()
 def test_sets_have_no_order_and_no_origin_of_phi(backbone: BackboneName, biases: bool, events: EventTensors) -> None:

@@ -24,6 +24,8 @@ N_KINEMATICS = 4
 LOG_ENERGY, LOG_PT, ETA, PHI = range(N_KINEMATICS)
 # Pair features are scaled to unit width on this many events at most.
 _EVENTS_FOR_PAIR_SCALE = 4096
+#: On a CPU so many events go through a network at a time, without the padding that all of them have.
+_EVENTS_OF_A_LENGTH = 128
 
 
 @dataclass(frozen=True)
@@ -171,8 +173,21 @@ class SetNetwork(EventNetwork):
         return torch.cat([free, free.new_zeros(*types.shape, len(self.type_numbers))], -1)
 
     def of_inputs(self, inputs: Tensor, types: Tensor) -> Tensor:
+        if types.device.type != "cpu" or len(types) <= _EVENTS_OF_A_LENGTH:
+            return self._of_full_inputs(inputs, types)
+        # On a CPU padding costs as much as objects: events of about the same length go together.
+        n_used = ((types != 0) * torch.arange(1, types.shape[1] + 1)).amax(1).clamp_min(1)
+        order = n_used.argsort(stable=True)
+        parts = [
+            self._of_full_inputs(inputs[some, : n_used[some[-1]]], types[some, : n_used[some[-1]]])
+            for some in torch.split(order, _EVENTS_OF_A_LENGTH)
+        ]
+        return torch.cat(parts)[order.argsort()]
+
+    def _of_full_inputs(self, inputs: Tensor, types: Tensor) -> Tensor:
         is_real = types != 0
-        kinematics = inputs[..., :N_KINEMATICS] * self.std + self.mean
+        n = types.shape[1]
+        kinematics = inputs[..., :N_KINEMATICS] * self.std[:n] + self.mean[:n]
         phi = kinematics[..., PHI] - kinematics[:, :1, PHI]  # from the direction of the missing energy
         angles = torch.stack([phi.cos(), phi.sin()], -1)
         features = torch.cat([inputs[..., :PHI], angles, inputs[..., N_KINEMATICS:]], -1)
