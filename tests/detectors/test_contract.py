@@ -33,7 +33,7 @@ TRAINING = TrainingSettings(max_epochs=2, batch_size=128, learning_rate=3e-3, de
 DETECTORS: dict[str, Callable[[int], Detector]] = {
     "joint-tail": lambda seed: JointTailDetector(hidden=16, n_heads=2, training=TRAINING, seed=seed),
     "likelihood-ratio": lambda seed: LikelihoodRatioDetector(hidden=16, n_heads=2, training=TRAINING, seed=seed),
-    "replaced-object": lambda seed: ReplacedObjectDetector(hidden=16, training=TRAINING, seed=seed),
+    "replaced-object": lambda seed: ReplacedObjectDetector(size="tiny", training=TRAINING, seed=seed),
     "masked-token, padding predicted": lambda seed: MaskedTokenDetector(
         LookupTableTokenizer(3), hidden=16, n_heads=2, training=TRAINING, seed=seed
     ),

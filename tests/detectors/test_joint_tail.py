@@ -6,12 +6,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from unmask.detectors.insertions import insert
 from unmask.detectors.joint_tail import JointTailDetector, _minus_log_gamma_tail
 from unmask.detectors.tail_bins import TailBins
 from unmask.errors import UsageError
 from unmask.evaluation.metrics import roc_auc
 from unmask.events.event_set import EventSet
-from unmask.events.insertions import insert
 from unmask.training import TrainingSettings
 
 TRAINING = TrainingSettings(max_epochs=6, batch_size=256, learning_rate=3e-3, device="cpu")

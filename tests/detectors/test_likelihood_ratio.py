@@ -10,12 +10,12 @@ import pytest
 
 from unmask import concatenate_events, load_detector
 from unmask.detectors.broad_alternative import BroadAlternative
+from unmask.detectors.insertions import insert
 from unmask.detectors.likelihood_ratio import LikelihoodRatioDetector, ScoreName
 from unmask.detectors.tail_bins import TailBins
 from unmask.errors import UsageError
 from unmask.evaluation.metrics import roc_auc
 from unmask.events.event_set import EventSet
-from unmask.events.insertions import insert
 from unmask.training import TrainingSettings
 
 TRAINING = TrainingSettings(max_epochs=6, batch_size=256, learning_rate=3e-3, device="cpu")

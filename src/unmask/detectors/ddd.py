@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from functools import partial
 
+from unmask.detectors.copies import CopiesTask
 from unmask.detectors.distorter import Distorter, Strengths
-from unmask.detectors.event_network import BackgroundTask, EventNetworkDetector
-from unmask.detectors.inputs import EventTensors
+from unmask.detectors.event_network import EventNetworkDetector
 from unmask.events.event_set import EventSet
 from unmask.networks.backbones import BackboneName, EventNetwork, SizeName
 from unmask.training import Task, TrainingSettings
-
-# Events that are distorted at a time.
-_PART = 1 << 16
 
 TRAINING = TrainingSettings(learning_rate=5e-4, schedule="plateau", gradient_clip=1.0)
 
@@ -52,36 +47,5 @@ class DDDDetector(EventNetworkDetector):
         super().__init__(backbone, size, dropout, training, seed)
 
     def _new_task(self, network: EventNetwork, train: EventSet, validation: EventSet) -> Task:
-        return _DDDTask(network, train, validation, self)
-
-
-class _DDDTask(BackgroundTask):
-    """Every event is seen once as it is and once distorted, anew in every epoch."""
-
-    def __init__(self, network: EventNetwork, train: EventSet, validation: EventSet, detector: DDDDetector) -> None:
-        super().__init__(network, train, validation, detector)
-        strengths = Strengths(detector.smear, detector.add, detector.remove, detector.retag, detector.recoil)
-        self.distorter = Distorter(strengths, self.train)
-        self.distorted = EventTensors(*(torch.zeros_like(tensor) for tensor in self.train))
-
-    def to(self, device: torch.device) -> None:
-        super().to(device)
-        self.distorter.to(device)
-        self.distorted = self.distorted.to(device)
-
-    def start_epoch(self) -> None:
-        for i in range(0, self.n_train, _PART):
-            some = slice(i, i + _PART)
-            for mine, new in zip(self.distorted, self.distorter(self.train.at(some)), strict=True):
-                mine[some] = new
-
-    def training_loss(self, index: Tensor) -> Tensor:
-        return self._cross_entropy(self.train.at(index), self.distorted.at(index))
-
-    def loss(self, events: EventTensors) -> Tensor:
-        return self._cross_entropy(events, self.distorter(events))
-
-    def _cross_entropy(self, events: EventTensors, distorted: EventTensors) -> Tensor:
-        both = (torch.cat(pair) for pair in zip(events, distorted, strict=True))
-        of_events, of_distorted = self.network(*both)[:, 0].float().chunk(2)
-        return (F.softplus(of_events).mean() + F.softplus(-of_distorted).mean()) / 2
+        strengths = Strengths(self.smear, self.add, self.remove, self.retag, self.recoil)
+        return CopiesTask(network, train, validation, self, partial(Distorter, strengths))

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from unmask.events.event_set import EventSet
 from unmask.events.objects import MAX_OBJECTS
 
-FeatureKind = Literal["summary", "momenta", "flat"]
+FeatureKind = Literal["summary", "flat"]
 
 #: Energies are used as log(1 + E / 10 GeV): the logarithm of what is there, and 0 for what is not.
 _SOFT_MEV = 1e4
@@ -22,28 +22,24 @@ _NO_ANGLE = -1.0
 _N_KNOTS = 101
 # All pairs of objects are many numbers an event.
 _CHUNK_EVENTS = 8192
-#: Of each group so many hardest objects give their pT, and so many their eta.
-_LEADING = (("jet", 8, 3), ("b_jet", 3, 1), ("lepton", 3, 2), ("photon", 1, 0))
 _FIRST, _SECOND = np.triu_indices(MAX_OBJECTS, 1)
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
-Leading = dict[str, tuple[npt.NDArray[np.int64], Mask]]
 
 
 def raw_features(events: EventSet, kind: FeatureKind) -> dict[str, Array]:
     """Named features, each (n_events,), before they are standardised; finite for every event, an empty one too.
 
     "summary" is what an analyst would look at: how many objects of each type, how hard, at which angles, of which
-    masses. "momenta" leaves out all angles and masses of it. "flat" is the layout of 92 columns: 18 tags, MET, its phi,
-    then E, pT, eta, phi of each slot.
+    masses. "flat" is the layout of 92 columns: 18 tags, MET, its phi, then E, pT, eta, phi of each slot.
 
     >>> from unmask import load_sample
     >>> events = load_sample("gluino")[:10]
-    >>> [len(raw_features(events, kind)) for kind in ("summary", "momenta", "flat")]
-    [47, 24, 92]
+    >>> len(raw_features(events, "summary")), len(raw_features(events, "flat"))
+    (47, 92)
     """
-    return {"summary": _summary, "momenta": _momenta, "flat": _flat}[kind](events)
+    return _flat(events) if kind == "flat" else _summary(events)
 
 
 @dataclass(frozen=True)
@@ -136,73 +132,45 @@ def _flat(events: EventSet) -> dict[str, Array]:
     return features
 
 
-def _groups(events: EventSet) -> dict[str, Mask]:
-    """Which objects (n_events, objects) are of each group."""
-    tag = events.tag
-    return {
-        "jet": (tag == 1) | (tag == 2),  # b-jets are jets
-        "b_jet": tag == 2,
-        "lepton": (tag >= 3) & (tag <= 6),
-        "photon": tag == 7,
-    }
-
-
-def _leading(events: EventSet, groups: dict[str, Mask]) -> Leading:
-    """Of each group the order of the objects in which its own come first, hardest first; and which are its own."""
-    pt = events.pt_mev.astype(np.float64)
-    order = {name: np.argsort(np.where(is_one, -pt, 1), axis=1, kind="stable") for name, is_one in groups.items()}
-    return {name: (order[name], np.take_along_axis(is_one, order[name], 1)) for name, is_one in groups.items()}
-
-
-def _momenta(events: EventSet) -> dict[str, Array]:
-    groups = _groups(events)
-    return _sums(events, groups) | _leading_momenta(events, _leading(events, groups))
-
-
-def _sums(events: EventSet, groups: dict[str, Mask]) -> dict[str, Array]:
-    tag, pt = events.tag, events.pt_mev.astype(np.float64)
-    charge = np.isin(tag, (4, 6)).sum(1) - np.isin(tag, (3, 5)).sum(1)
-    return {
-        "n_jets": groups["jet"].sum(1) * 1.0,
-        "n_b_jets": groups["b_jet"].sum(1) * 1.0,
-        "n_electrons": np.isin(tag, (3, 4)).sum(1) * 1.0,
-        "n_muons": np.isin(tag, (5, 6)).sum(1) * 1.0,
-        "n_photons": groups["photon"].sum(1) * 1.0,
-        "total_charge": np.abs(charge) * 1.0,
-        "met": _log(events.met_mev.astype(np.float64)),
-        "ht": _log(np.where(groups["jet"], pt, 0).sum(1)),
-        "lepton_pt": _log(np.where(groups["lepton"], pt, 0).sum(1)),
-    }
-
-
-def _leading_momenta(events: EventSet, leading: Leading) -> dict[str, Array]:
-    features: dict[str, Array] = {}
-    for name, n_pts, _ in _LEADING:
-        order, is_there = leading[name]
-        momenta = np.where(is_there, np.take_along_axis(events.pt_mev.astype(np.float64), order, 1), 0)
-        features |= {f"{name}_{i + 1}_pt": _log(momenta[:, i]) for i in range(n_pts)}
-    return features
-
-
 def _summary(events: EventSet) -> dict[str, Array]:
-    is_object, groups = events.is_object, _groups(events)
-    leading = _leading(events, groups)
-    momenta = _leading_momenta(events, leading)
+    tag, is_object = events.tag, events.is_object
     pt, eta, phi, energy = (
         np.where(is_object, column, 0).astype(np.float64)
         for column in (events.pt_mev, events.eta, events.phi, events.energy_mev)
     )
     met = events.met_mev.astype(np.float64)
     from_met = _apart(phi, events.met_phi[:, None].astype(np.float64))
+    groups: dict[str, Mask] = {
+        "jet": (tag == 1) | (tag == 2),  # b-jets are jets
+        "b_jet": tag == 2,
+        "lepton": (tag >= 3) & (tag <= 6),
+        "photon": tag == 7,
+    }
     ht, lepton_pt = (np.where(groups[name], pt, 0).sum(1) for name in ("jet", "lepton"))
+    charge = np.isin(tag, (4, 6)).sum(1) - np.isin(tag, (3, 5)).sum(1)
     momentum = np.stack([energy, pt * np.cos(phi), pt * np.sin(phi), pt * np.sinh(eta)])  # (4, n_events, 18)
-    features = _sums(events, groups)
-    features["met_significance"] = met / np.sqrt(ht + lepton_pt + _SOFT_MEV)
-    features["visible_mass"] = _log(_mass(momentum.sum(2)))
-    for name, n_pts, n_etas in _LEADING:
+    features: dict[str, Array] = {
+        "n_jets": groups["jet"].sum(1) * 1.0,
+        "n_b_jets": groups["b_jet"].sum(1) * 1.0,
+        "n_electrons": np.isin(tag, (3, 4)).sum(1) * 1.0,
+        "n_muons": np.isin(tag, (5, 6)).sum(1) * 1.0,
+        "n_photons": groups["photon"].sum(1) * 1.0,
+        "total_charge": np.abs(charge) * 1.0,
+        "met": _log(met),
+        "ht": _log(ht),
+        "lepton_pt": _log(lepton_pt),
+        "met_significance": met / np.sqrt(ht + lepton_pt + _SOFT_MEV),
+        "visible_mass": _log(_mass(momentum.sum(2))),
+    }
+    leading: dict[str, tuple[npt.NDArray[np.int64], Mask]] = {}
+    for name, is_one in groups.items():
+        order = np.argsort(np.where(is_one, -pt, 1), axis=1, kind="stable")
+        leading[name] = order, np.take_along_axis(is_one, order, 1)
+    for name, n_pts, n_etas in (("jet", 8, 3), ("b_jet", 3, 1), ("lepton", 3, 2), ("photon", 1, 0)):
         order, is_there = leading[name]
-        their_eta = np.take_along_axis(eta, order, 1)
-        features |= {(key := f"{name}_{i + 1}_pt"): momenta[key] for i in range(n_pts)}
+        their_pt, their_eta = (np.take_along_axis(column, order, 1) for column in (pt, eta))
+        for i in range(n_pts):
+            features[f"{name}_{i + 1}_pt"] = _log(np.where(is_there[:, i], their_pt[:, i], 0))
         for i in range(n_etas):
             features[f"{name}_{i + 1}_eta"] = np.where(is_there[:, i], np.abs(their_eta[:, i]), _NO_ANGLE)
     for name in ("jet", "b_jet", "lepton"):

@@ -51,12 +51,13 @@ class EventNetworkDetector(NetworkDetector[EventNetwork]):
 
     def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:
         self._check_fitted()
-        if not len(events):
+        return self._scores_of(event_tensors(events), device)
+
+    def _scores_of(self, events: EventTensors, device: str) -> npt.NDArray[np.float64]:
+        if not len(events.types):
             return np.zeros(0)
-        kinematics, types = event_tensors(events)
-        return self._in_batches((kinematics.numpy(), types.numpy()), self._scores, device, BATCH_EVENTS).astype(
-            np.float64
-        )
+        arrays = (events.kinematics.numpy(), events.types.numpy())
+        return self._in_batches(arrays, self._scores, device, BATCH_EVENTS).astype(np.float64)
 
     @staticmethod
     @torch.inference_mode()

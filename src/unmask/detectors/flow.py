@@ -15,7 +15,7 @@ class FlowDetector(FixedLengthDetector[NormalizingFlow]):
 
     Parameters
     ----------
-    features : "summary", "momenta", or "flat" for the 92 columns; see :mod:`unmask.detectors.event_features`.
+    features : "summary", or "flat" for the 92 columns; see :mod:`unmask.detectors.event_features`.
     n_transforms, hidden, n_layers, n_bins, noise : see :class:`~unmask.networks.fixed_length.NormalizingFlow`.
     training : how the network is trained.
     seed : shorthand for the seed in ``training``.

@@ -85,7 +85,7 @@ class IsolationForestDetector(Detector):
 
     Parameters
     ----------
-    features : "summary", "momenta", or "flat" for the 92 columns; see :mod:`unmask.detectors.event_features`.
+    features : "summary", or "flat" for the 92 columns; see :mod:`unmask.detectors.event_features`.
     n_trees, sample_size : trees, and events that each is grown on.
     """
 

@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from itertools import pairwise
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UsageError, require
@@ -118,29 +117,6 @@ class BetaVAE(FixedLengthNetwork):
 
     def extra_repr(self) -> str:
         return f"beta={self.beta}"
-
-
-class AlterationClassifier(FixedLengthNetwork):
-    """Tells events from altered copies of themselves; the score is the logit of the probability of a copy.
-
-    Here the loss takes ``n_features`` numbers of an event and then as many of each of its copies,
-    (batch, (1 + n_copies) x n_features). Events and copies count the same.
-    """
-
-    n_noise = 0
-
-    def __init__(self, n_features: int, *, hidden: int = 128, n_layers: int = 3) -> None:
-        super().__init__()
-        self.n_features = n_features
-        self.body = _mlp([n_features, *[hidden] * n_layers, 1])
-
-    def loss(self, features: Tensor, noise: Tensor) -> Tensor:  # noqa: ARG002
-        logits = self.score(features.view(len(features), -1, self.n_features))
-        return (F.softplus(logits[:, 0]) + F.softplus(-logits[:, 1:]).mean(-1)) / 2
-
-    def score(self, features: Tensor) -> Tensor:
-        logits: Tensor = self.body(features)
-        return logits[..., 0]
 
 
 def _mlp(widths: list[int]) -> nn.Sequential:

@@ -10,12 +10,12 @@ from typing import Literal
 import numpy as np
 
 from unmask.detectors import Detector
+from unmask.detectors.insertions import HEAVY, INSERTIONS, LIGHT, insert
 from unmask.errors import UsageError
 from unmask.evaluation.intervals import Estimate
 from unmask.evaluation.metrics import roc_auc, signal_efficiency_at
 from unmask.events.distortions import DISTORTIONS, distort
 from unmask.events.event_set import EventSet
-from unmask.events.insertions import HEAVY, INSERTIONS, LIGHT, insert
 from unmask.tokenizers.base import check_background
 
 Group = Literal["light", "heavy", "instead", "distortion"]
