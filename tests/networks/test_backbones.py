@@ -25,7 +25,7 @@ def network_of(backbone: BackboneName, events: EventTensors, *, biases: bool = T
 @pytest.fixture(scope="module")
 def events() -> EventTensors:
     sample = load_sample("four-top")
-    return event_tensors(sample[np.random.default_rng(0).permutation(len(sample))[:200]])
+    return event_tensors(sample[np.random.default_rng(0).permutation(len(sample))[:300]])
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)

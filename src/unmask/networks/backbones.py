@@ -25,7 +25,7 @@ LOG_ENERGY, LOG_PT, ETA, PHI = range(N_KINEMATICS)
 # Pair features are scaled to unit width on this many events at most.
 _EVENTS_FOR_PAIR_SCALE = 4096
 #: On a CPU so many events go through a network at a time, without the padding that all of them have.
-_EVENTS_OF_A_LENGTH = 128
+_EVENTS_OF_A_LENGTH = 256
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class SetNetwork(EventNetwork):
         return torch.cat([free, free.new_zeros(*types.shape, len(self.type_numbers))], -1)
 
     def of_inputs(self, inputs: Tensor, types: Tensor) -> Tensor:
-        if types.device.type != "cpu" or len(types) <= _EVENTS_OF_A_LENGTH:
+        if types.device.type != "cpu":
             return self._of_full_inputs(inputs, types)
         # On a CPU padding costs as much as objects: events of about the same length go together.
         n_used = ((types != 0) * torch.arange(1, types.shape[1] + 1)).amax(1).clamp_min(1)
