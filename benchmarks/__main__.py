@@ -10,7 +10,15 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-PARTS = ("csv_reader", "lookup_table", "vqvae_encoding", "masked_token_scoring", "training_step", "scale")
+PARTS = (
+    "csv_reader",
+    "lookup_table",
+    "vqvae_encoding",
+    "masked_token_scoring",
+    "training_step",
+    "event_network",
+    "scale",
+)
 
 
 def main() -> None:

@@ -174,17 +174,18 @@ class SetNetwork(EventNetwork):
 
     def of_inputs(self, inputs: Tensor, types: Tensor) -> Tensor:
         if types.device.type != "cpu":
-            return self._of_full_inputs(inputs, types)
+            return self.of_padded_inputs(inputs, types)
         # On a CPU padding costs as much as objects: events of about the same length go together.
         n_used = ((types != 0) * torch.arange(1, types.shape[1] + 1)).amax(1).clamp_min(1)
         order = n_used.argsort(stable=True)
         parts = [
-            self._of_full_inputs(inputs[some, : n_used[some[-1]]], types[some, : n_used[some[-1]]])
+            self.of_padded_inputs(inputs[some, : n_used[some[-1]]], types[some, : n_used[some[-1]]])
             for some in torch.split(order, _EVENTS_OF_A_LENGTH)
         ]
         return torch.cat(parts)[order.argsort()]
 
-    def _of_full_inputs(self, inputs: Tensor, types: Tensor) -> Tensor:
+    def of_padded_inputs(self, inputs: Tensor, types: Tensor) -> Tensor:
+        """The same, all events at once, with the padding that they have."""
         is_real = types != 0
         n = types.shape[1]
         kinematics = inputs[..., :N_KINEMATICS] * self.std[:n] + self.mean[:n]
