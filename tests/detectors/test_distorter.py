@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from unmask import load_sample
-from unmask.detectors.copies import log_mass_factor
 from unmask.detectors.distorter import Distorter, Strengths
 from unmask.detectors.inputs import EventTensors, event_tensors
+from unmask.detectors.momenta import log_mass_factor
 from unmask.errors import UsageError
 from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from unmask import load_sample
-from unmask.detectors.copies import transverse, visible
 from unmask.detectors.inputs import EVENT_TYPE, EventTensors, event_tensors
-from unmask.detectors.replacer import Replacer, pushed
+from unmask.detectors.momenta import pushed, transverse, visible
+from unmask.detectors.replacer import Replacer
 from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI
 from unmask.networks.pair_features import wrapped
 

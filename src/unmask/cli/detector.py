@@ -60,7 +60,7 @@ def train(
     from unmask.cli.console import IS_FIRST_PROCESS
     from unmask.cli.console import out as console
     from unmask.cli.training_bar import TrainingBar
-    from unmask.detectors.combination import CombinationDetector
+    from unmask.detectors.combination import CombinationDetector, member_name
     from unmask.detectors.network import NetworkDetector
     from unmask.errors import UsageError
     from unmask.studies.presets import default_preset, load_preset
@@ -106,8 +106,8 @@ def train(
         )
 
     if isinstance(new, CombinationDetector):
-        for i, member in enumerate(new.members, 1):
-            told = fit(member, f"detector {i} of {len(new.members)}", run_folder / f"member-{i}")
+        for i, member in enumerate(new.members):
+            told = fit(member, f"detector {i + 1} of {len(new.members)}", run_folder / member_name(i))
             console.print(f"{member.kind}: {told}", highlight=False, soft_wrap=True)
     facts = fit(new, "detector", run_folder)
     if IS_FIRST_PROCESS:

@@ -50,7 +50,7 @@ class CombinationDetector(Detector):
         self.check_settings()
         for i, member in enumerate(self.members):
             if member.fitted_on_ is None:
-                member.fit(train, validation, run_folder=run_folder and run_folder / _name(i), reporter=reporter)
+                member.fit(train, validation, run_folder=run_folder and run_folder / member_name(i), reporter=reporter)
         self._learn_tails(validation, None)
 
     def _learnt_from(self, train: EventSet) -> SeenEvents | None:  # noqa: ARG002
@@ -147,13 +147,13 @@ class CombinationDetector(Detector):
         return SeenEvents(np.unique(np.concatenate([some.fingerprint for some in seen if some is not None])))
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return {key: array for i, tail in enumerate(self.tails_) for key, array in tail.arrays(_name(i)).items()}
+        return {key: array for i, tail in enumerate(self.tails_) for key, array in tail.arrays(member_name(i)).items()}
 
     def _restore(self, arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Json]) -> None:  # noqa: ARG002
-        self.tails_ = [BackgroundTail.from_arrays(arrays, _name(i)) for i in range(len(self.members))]
+        self.tails_ = [BackgroundTail.from_arrays(arrays, member_name(i)) for i in range(len(self.members))]
 
     def _parts(self) -> dict[str, Callable[[Path], None]]:
-        return {_name(i): member.save for i, member in enumerate(self.members)}
+        return {member_name(i): member.save for i, member in enumerate(self.members)}
 
     @classmethod
     def _make(cls, settings: dict[str, Json], folder: Path) -> Self:
@@ -168,5 +168,6 @@ def _in_words(minus_log_p: float, tail: BackgroundTail) -> str:
     return f"{np.exp(-minus_log_p):.2g} of background is as odd, or odder"
 
 
-def _name(i: int) -> str:
+def member_name(i: int) -> str:
+    """Of a member's folder and arrays; the first is 0."""
     return f"member-{i + 1}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -12,8 +11,9 @@ from torch import Tensor
 
 from unmask.detectors.event_network import BackgroundTask, EventNetworkDetector
 from unmask.detectors.inputs import EVENT_TYPE, MAX_OBJECTS, EventTensors
+from unmask.detectors.momenta import log_mass_factor
 from unmask.events.event_set import EventSet
-from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI, EventNetwork
+from unmask.networks.backbones import ETA, LOG_PT, EventNetwork
 
 # Events that are copied at a time.
 _PART = 1 << 16
@@ -120,50 +120,3 @@ def in_order(met: Tensor, kinematics: Tensor, types: Tensor) -> EventTensors:
     kinematics = torch.where((types > 0)[..., None], kinematics, 0)
     types = torch.cat([torch.full_like(types[:, :1], EVENT_TYPE), types], 1)
     return EventTensors(torch.cat([met, kinematics], 1), types.to(torch.uint8))
-
-
-def missing(momentum: Tensor, least_log_pt: Tensor) -> Tensor:
-    """Kinematics (n, 1, 4) of the missing momentum (n, 2) in GeV, mirrored at the least that there is."""
-    x, y = momentum.unbind(-1)
-    log_met = mirrored_up(torch.log(torch.hypot(x, y).clamp_min(1e-3) * 1e3), least_log_pt)
-    return torch.stack([log_met, log_met, torch.zeros_like(x), torch.atan2(y, x)], -1)[:, None]
-
-
-def mirrored_up(log_pt: Tensor, least: Tensor) -> Tensor:
-    """Mirror momenta at the least one: what is below comes to lie between it and its double.
-
-    >>> mirrored_up(torch.tensor([15.0, 30.0]).log(), torch.tensor(20.0).log()).exp()
-    tensor([25.0000, 30.0000])
-    """
-    below = (log_pt - least).clamp_max(0)
-    return torch.where(log_pt < least, least + (2 - below.exp()).log(), log_pt)
-
-
-def mirrored_in(eta: Tensor, most: Tensor) -> Tensor:
-    """Mirror directions at the most forward one.
-
-    >>> mirrored_in(torch.tensor([-2.6, 1.0, 9.0]), torch.tensor(2.5))
-    tensor([-2.4000,  1.0000, -2.5000])
-    """
-    mirrored = torch.where(eta.abs() > most, eta.sign() * (2 * most - eta.abs()), eta)
-    return torch.clamp(mirrored, -most, most)
-
-
-def transverse(kinematics: Tensor) -> Tensor:
-    """Transverse momenta (..., 2) in GeV."""
-    pt_gev, phi = kinematics[..., LOG_PT].exp() / 1e3, kinematics[..., PHI]
-    return torch.stack([pt_gev * phi.cos(), pt_gev * phi.sin()], -1)
-
-
-def visible(kinematics: Tensor, types: Tensor) -> Tensor:
-    """Sum (n, 2) of the transverse momenta of all objects, in GeV."""
-    return (transverse(kinematics) * (types != 0)[..., None]).sum(1)
-
-
-def log_mass_factor(kinematics: Tensor) -> Tensor:
-    """ln(E / |p|): 0 for what is massless."""
-    return kinematics[..., LOG_ENERGY] - kinematics[..., LOG_PT] - log_cosh(kinematics[..., ETA])
-
-
-def log_cosh(eta: Tensor) -> Tensor:
-    return torch.logaddexp(eta, -eta) - math.log(2)

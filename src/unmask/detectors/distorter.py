@@ -8,19 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unmask.detectors.copies import (
-    Copier,
-    in_order,
-    log_cosh,
-    log_mass_factor,
-    mirrored_in,
-    mirrored_up,
-    missing,
-    random_choices,
-    transverse,
-    visible,
-)
+from unmask.detectors.copies import Copier, in_order, random_choices
 from unmask.detectors.inputs import EVENT_TYPE, EventTensors
+from unmask.detectors.momenta import log_cosh, log_mass_factor, mirrored_in, mirrored_up, missing, transverse, visible
 from unmask.errors import UsageError
 from unmask.events.objects import N_TAGS
 from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI

@@ -11,14 +11,10 @@ import numpy as np
 import torch
 
 from unmask.detectors.inputs import event_tensors
-from unmask.detectors.replacer import Replacer
+from unmask.detectors.replacer import ADDED_TAGS, LEPTON, Replacer
 from unmask.events.distortions import rebuilt
 from unmask.events.event_set import EventSet
 from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI
-
-_LEPTON = 3
-#: Tags of what can be added; a lepton becomes one of either flavour and charge.
-_TAGS = {"jet": 1, "b-jet": 2, "lepton": _LEPTON, "photon": 7}
 
 
 @dataclass(frozen=True)
@@ -35,7 +31,7 @@ class Insertion:
     @property
     def tags(self) -> list[int]:
         counts = (self.n_jets, self.n_b_jets, self.n_leptons, self.n_photons)
-        return [tag for tag, n in zip(_TAGS.values(), counts, strict=True) for _ in range(n)]
+        return [tag for tag, n in zip(ADDED_TAGS, counts, strict=True) for _ in range(n)]
 
 
 #: About what a top quark or a W adds.
@@ -88,7 +84,7 @@ def insert(events: EventSet, name: str, *, seed: int, instead: bool = False) -> 
         # Either flavour; each second lepton has the other charge, which is odd or even.
         flavour = torch.randint(2, tags.shape) * 2
         charge = torch.randint(2, (len(events), 1)) + torch.arange(tags.shape[1])
-        tags = torch.where(tags == _LEPTON, _LEPTON + flavour + charge % 2, tags)
+        tags = torch.where(tags == LEPTON, LEPTON + flavour + charge % 2, tags)
         n_gone = len(what.tags) if instead else 0
         odd = Replacer(found).added(found.kinematics, found.types.long(), tags, what.pt_gev, what.met_gev, n_gone)
     kinematics = odd.kinematics.numpy()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from unmask.detectors.copies import CopiesTask, in_order, transverse
+from unmask.detectors.copies import CopiesTask, in_order
 from unmask.detectors.event_network import EventNetworkDetector
 from unmask.detectors.explanations import Explanation
 from unmask.detectors.inputs import event_tensors
-from unmask.detectors.replacer import Replacer, pushed
+from unmask.detectors.momenta import pushed, transverse
+from unmask.detectors.replacer import Replacer
 from unmask.events.event_set import EventSet
 from unmask.networks.backbones import BackboneName, EventNetwork, SizeName
 from unmask.training import Task, TrainingSettings

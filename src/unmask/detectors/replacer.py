@@ -8,19 +8,18 @@ import torch
 from torch import Tensor
 from torch.distributions import Dirichlet
 
-from unmask.detectors.copies import (
-    Copier,
-    in_order,
+from unmask.detectors.copies import Copier, in_order, random_choices
+from unmask.detectors.inputs import EVENT_TYPE, EventTensors
+from unmask.detectors.momenta import (
     log_cosh,
     log_mass_factor,
     mirrored_in,
     mirrored_up,
     missing,
-    random_choices,
+    pushed,
     transverse,
     visible,
 )
-from unmask.detectors.inputs import EVENT_TYPE, EventTensors
 from unmask.events.objects import MAX_ENERGY_MEV
 from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI
 from unmask.networks.pair_features import wrapped
@@ -29,7 +28,9 @@ from unmask.networks.pair_features import wrapped
 _N_KNOWN = 1 << 14
 #: At most so many objects are added to an event, or renamed.
 _MAX_ADDED, _MAX_RENAMED = 8, 3
-_JET, _B_JET, _LEPTON, _PHOTON = 1, 2, 3, 7
+_JET, _B_JET, LEPTON, _PHOTON = 1, 2, 3, 7
+#: Tags of what can be added; a lepton becomes one of either flavour and charge.
+ADDED_TAGS = (_JET, _B_JET, LEPTON, _PHOTON)
 #: How events differ in what they get: Dirichlet's parameters of jets, b-jets, leptons and photons.
 _CONCENTRATION = (0.7, 0.5, 0.5, 0.15)
 #: Limits of what the mean pT of added objects above threshold, and the mean of added MET, are drawn from, in GeV.
@@ -42,8 +43,6 @@ _N_TRIES = 6
 _TOO_CLOSE = 0.01
 #: Training events that this is measured on.
 _N_FOR_DISTANCES = 4096
-#: A slower recoil than light.
-_MAX_SPEED = 0.95
 
 
 class Replacer(Copier):
@@ -137,8 +136,8 @@ class Replacer(Copier):
     def _types(self, preference: Tensor, n_objects: int) -> Tensor:
         """Types (n, n_objects), drawn by each event's ``preference`` (n, 4)."""
         drawn = torch.multinomial(preference.clamp_min(1e-6), n_objects, replacement=True)
-        types = torch.tensor([_JET, _B_JET, _LEPTON, _PHOTON], device=drawn.device)[drawn]
-        return types + torch.where(types == _LEPTON, torch.randint(4, types.shape, device=types.device), 0)
+        types = torch.tensor(ADDED_TAGS, device=drawn.device)[drawn]
+        return types + torch.where(types == LEPTON, torch.randint(4, types.shape, device=types.device), 0)
 
     def _new(self, types: Tensor, mean_pt_gev: Tensor | float, beside: Tensor) -> Tensor:
         """New objects (n, n_new, 4) of these types, balanced more or less with the momentum ``beside`` (n, 2) them."""
@@ -181,40 +180,6 @@ class Replacer(Copier):
             log_pt, phi = new[..., LOG_PT], wrapped(new[..., PHI] + turn)
             new = torch.stack([log_pt + log_cosh(eta) + factor, log_pt, eta, phi], -1)
         return new, torch.where(is_close, 0, new_types)
-
-
-def pushed(kinematics: Tensor, types: Tensor, push: Tensor) -> Tensor:
-    """Give events (n, 19, 4), with their missing energy, a transverse momentum (n, 2) in GeV that they do not have.
-
-    Each event is boosted as a whole; what is missing is taken to be massless and as central as what is seen.
-    """
-    is_real = types > 0
-    momentum = transverse(kinematics) * is_real[..., None]
-    energy = torch.where(is_real, kinematics[..., LOG_ENERGY].exp() / 1e3, 0)
-    along = torch.where(is_real, kinematics[..., LOG_PT].exp() / 1e3 * kinematics[..., ETA].sinh(), 0)
-    met = energy[:, :1]
-    forward, backward = ((energy + sign * along).sum(1, keepdim=True).clamp_min(1e-3) for sign in (1, -1))
-    boost = (0.5 * (forward / backward).log()).clamp(-3, 3)
-    # Into the frame in which nothing moves along the beam; the missing energy has no eta, so it is there already.
-    energy, along = energy * boost.cosh() - along * boost.sinh(), along * boost.cosh() - energy * boost.sinh()
-    energy, along = (torch.cat([first, rest[:, 1:]], 1) for first, rest in ((met, energy), (0 * met, along)))
-    mass_squared = (energy.sum(1) ** 2 - momentum.sum(1).square().sum(-1)).clamp_min(100.0)
-    size = push.norm(dim=-1).clamp_min(1e-3)
-    speed = (size / (mass_squared + size**2).sqrt()).clamp_max(_MAX_SPEED)[:, None]
-    gamma, direction = (1 - speed**2).rsqrt(), (push / size[:, None])[:, None]
-    parallel = (momentum * direction).sum(-1)
-    momentum = momentum + ((gamma - 1) * parallel + gamma * speed * energy)[..., None] * direction
-    energy = gamma * (energy + speed * parallel)
-    # And back.
-    energy, along = energy * boost.cosh() + along * boost.sinh(), along * boost.cosh() + energy * boost.sinh()
-    pt = momentum.norm(dim=-1).clamp_min(1e-3)
-    log_pt = (pt * 1e3).log()
-    eta = torch.asinh(along / pt)
-    eta[:, 0] = 0
-    log_energy = log_pt + log_cosh(eta)
-    log_energy[:, 1:] = torch.maximum(log_energy, (energy.clamp_min(1e-3) * 1e3).log())[:, 1:]
-    phi = torch.atan2(momentum[..., 1], momentum[..., 0])
-    return torch.where(is_real[..., None], torch.stack([log_energy, log_pt, eta, phi], -1), 0)
 
 
 def _distances(kinematics: Tensor, others: Tensor) -> Tensor:

@@ -30,12 +30,12 @@ def distort(events: EventSet, name: str, *, seed: int) -> EventSet:
 def _smear(events: EventSet, rng: Generator) -> EventSet:
     """Multiply the momentum of each object by a random factor of its own."""
     factor = np.exp(rng.normal(0, 0.5, events.pt_mev.shape))
-    return rebuilt(events, scaled(events, factor))
+    return rebuilt(events, _scaled(events, factor))
 
 
 def _harder(events: EventSet, _: Generator) -> EventSet:
     """Multiply all momenta and the MET by 1.5."""
-    return rebuilt(events, scaled(events, np.full(events.pt_mev.shape, 1.5)), met_mev=events.met_mev * 1.5)
+    return rebuilt(events, _scaled(events, np.full(events.pt_mev.shape, 1.5)), met_mev=events.met_mev * 1.5)
 
 
 def _more_met(events: EventSet, _: Generator) -> EventSet:
@@ -103,7 +103,7 @@ def columns_of(events: EventSet) -> Columns:
     return {name: getattr(events, name) for name in FLAT_COLUMNS}
 
 
-def scaled(events: EventSet, factor: npt.NDArray[np.float64]) -> Columns:
+def _scaled(events: EventSet, factor: npt.NDArray[np.float64]) -> Columns:
     """Momenta times ``factor``, kept within what an object can have."""
     most = MAX_ENERGY_MEV / np.maximum(events.energy_mev, 1)
     least = MIN_PT_MEV / np.maximum(events.pt_mev, MIN_PT_MEV)

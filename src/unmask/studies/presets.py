@@ -90,7 +90,7 @@ class Preset:
         takes_seed = "seed" in shared and self.detector_takes("seed")
         return ({"seed": shared["seed"]} if takes_seed else {}) | {**changes}
 
-    def _new_members(self, changes: Mapping[str, Any] | None, shared: Mapping[str, Any] | None) -> list[Detector]:
+    def _new_members(self, changes: Mapping[str, Any], shared: Mapping[str, Any] | None) -> list[Detector]:
         """Make the members of a combination, not fitted yet; ``changes`` are for all of them."""
         presets = [load_preset(name) for name in self.members]
         if any(preset.tokenizer or preset.members for preset in presets):

@@ -1,0 +1,94 @@
+"""Momenta of events as tensors: their sums, limits and boosts. Kinematics (..., 4) are those of ``EventTensors``."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI
+
+#: A slower recoil than light.
+_MAX_SPEED = 0.95
+
+
+def pushed(kinematics: Tensor, types: Tensor, push: Tensor) -> Tensor:
+    """Give events (n, 19, 4), with their missing energy, a transverse momentum (n, 2) in GeV that they do not have.
+
+    Each event is boosted as a whole; what is missing is taken to be massless and as central as what is seen.
+    """
+    is_real = types > 0
+    momentum = transverse(kinematics) * is_real[..., None]
+    energy = torch.where(is_real, kinematics[..., LOG_ENERGY].exp() / 1e3, 0)
+    along = torch.where(is_real, kinematics[..., LOG_PT].exp() / 1e3 * kinematics[..., ETA].sinh(), 0)
+    met = energy[:, :1]
+    forward, backward = ((energy + sign * along).sum(1, keepdim=True).clamp_min(1e-3) for sign in (1, -1))
+    boost = (0.5 * (forward / backward).log()).clamp(-3, 3)
+    # Into the frame in which nothing moves along the beam; the missing energy has no eta, so it is there already.
+    energy, along = energy * boost.cosh() - along * boost.sinh(), along * boost.cosh() - energy * boost.sinh()
+    energy, along = (torch.cat([first, rest[:, 1:]], 1) for first, rest in ((met, energy), (0 * met, along)))
+    mass_squared = (energy.sum(1) ** 2 - momentum.sum(1).square().sum(-1)).clamp_min(100.0)
+    size = push.norm(dim=-1).clamp_min(1e-3)
+    speed = (size / (mass_squared + size**2).sqrt()).clamp_max(_MAX_SPEED)[:, None]
+    gamma, direction = (1 - speed**2).rsqrt(), (push / size[:, None])[:, None]
+    parallel = (momentum * direction).sum(-1)
+    momentum = momentum + ((gamma - 1) * parallel + gamma * speed * energy)[..., None] * direction
+    energy = gamma * (energy + speed * parallel)
+    # And back.
+    energy, along = energy * boost.cosh() + along * boost.sinh(), along * boost.cosh() + energy * boost.sinh()
+    pt = momentum.norm(dim=-1).clamp_min(1e-3)
+    log_pt = (pt * 1e3).log()
+    eta = torch.asinh(along / pt)
+    eta[:, 0] = 0
+    log_energy = log_pt + log_cosh(eta)
+    log_energy[:, 1:] = torch.maximum(log_energy, (energy.clamp_min(1e-3) * 1e3).log())[:, 1:]
+    phi = torch.atan2(momentum[..., 1], momentum[..., 0])
+    return torch.where(is_real[..., None], torch.stack([log_energy, log_pt, eta, phi], -1), 0)
+
+
+def missing(momentum: Tensor, least_log_pt: Tensor) -> Tensor:
+    """Kinematics (n, 1, 4) of the missing momentum (n, 2) in GeV, mirrored at the least that there is."""
+    x, y = momentum.unbind(-1)
+    log_met = mirrored_up(torch.log(torch.hypot(x, y).clamp_min(1e-3) * 1e3), least_log_pt)
+    return torch.stack([log_met, log_met, torch.zeros_like(x), torch.atan2(y, x)], -1)[:, None]
+
+
+def mirrored_up(log_pt: Tensor, least: Tensor) -> Tensor:
+    """Mirror momenta at the least one: what is below comes to lie between it and its double.
+
+    >>> mirrored_up(torch.tensor([15.0, 30.0]).log(), torch.tensor(20.0).log()).exp()
+    tensor([25.0000, 30.0000])
+    """
+    below = (log_pt - least).clamp_max(0)
+    return torch.where(log_pt < least, least + (2 - below.exp()).log(), log_pt)
+
+
+def mirrored_in(eta: Tensor, most: Tensor) -> Tensor:
+    """Mirror directions at the most forward one.
+
+    >>> mirrored_in(torch.tensor([-2.6, 1.0, 9.0]), torch.tensor(2.5))
+    tensor([-2.4000,  1.0000, -2.5000])
+    """
+    mirrored = torch.where(eta.abs() > most, eta.sign() * (2 * most - eta.abs()), eta)
+    return torch.clamp(mirrored, -most, most)
+
+
+def transverse(kinematics: Tensor) -> Tensor:
+    """Transverse momenta (..., 2) in GeV."""
+    pt_gev, phi = kinematics[..., LOG_PT].exp() / 1e3, kinematics[..., PHI]
+    return torch.stack([pt_gev * phi.cos(), pt_gev * phi.sin()], -1)
+
+
+def visible(kinematics: Tensor, types: Tensor) -> Tensor:
+    """Sum (n, 2) of the transverse momenta of all objects, in GeV."""
+    return (transverse(kinematics) * (types != 0)[..., None]).sum(1)
+
+
+def log_mass_factor(kinematics: Tensor) -> Tensor:
+    """ln(E / |p|): 0 for what is massless."""
+    return kinematics[..., LOG_ENERGY] - kinematics[..., LOG_PT] - log_cosh(kinematics[..., ETA])
+
+
+def log_cosh(eta: Tensor) -> Tensor:
+    return torch.logaddexp(eta, -eta) - math.log(2)
