@@ -5,7 +5,7 @@ import torch
 
 from unmask import load_sample
 from unmask.detectors.inputs import EVENT_TYPE, EventTensors, event_tensors
-from unmask.detectors.momenta import pushed, transverse, visible
+from unmask.detectors.momenta import log_mass_factor, pushed, transverse, visible
 from unmask.detectors.replacer import Replacer
 from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI
 from unmask.networks.pair_features import wrapped
@@ -47,6 +47,14 @@ def imbalance_gev(events: EventTensors) -> torch.Tensor:
     return (visible(events.kinematics[:, 1:], events.types[:, 1:]) + transverse(events.kinematics[:, 0])).norm(dim=-1)
 
 
+def assert_as_balanced(changed: EventTensors, events: EventTensors) -> None:
+    """Only where the missing energy would be less than the selection allows can the sum of all momenta differ."""
+    before, after = (imbalance_gev(e) for e in (events, changed))
+    assert ((after - before).abs() < 0.5).float().mean() > 0.8
+    for quantile in (0.5, 0.9, 0.99):
+        assert after.quantile(quantile) == pytest.approx(float(before.quantile(quantile)), rel=0.1)
+
+
 def test_every_event_is_changed_and_each_type_comes_in(events: EventTensors, copies: EventTensors) -> None:
     is_changed = (copies.types != events.types).any(1) | _differ(copies, events)
     assert is_changed.float().mean() > 0.98  # what became what it was is rare
@@ -65,9 +73,14 @@ def test_copies_are_within_the_limits_of_their_types(events: EventTensors, copie
         mine, theirs = (e.kinematics[e.types == tag] for e in (events, copies))
         assert theirs[:, LOG_PT].min() >= mine[:, LOG_PT].min() - 1e-5
         assert theirs[:, ETA].abs().max() <= mine[:, ETA].abs().max() + 1e-5
-        assert (theirs[:, LOG_ENERGY] >= theirs[:, LOG_PT] + torch.log(theirs[:, ETA].cosh()) - 1e-4).all()
+        assert log_mass_factor(theirs).min() >= -1e-4
+        assert log_mass_factor(theirs).max() <= log_mass_factor(mine).max() + 1e-4
     assert copies.kinematics[:, 0, LOG_PT].min() >= events.kinematics[:, 0, LOG_PT].min()  # as the selection has it
     assert (copies.kinematics[copies.types == 0] == 0).all()
+
+
+def test_copies_are_as_balanced_as_events(events: EventTensors, copies: EventTensors) -> None:
+    assert_as_balanced(copies, events)
 
 
 def test_nothing_is_closer_than_in_background(events: EventTensors, copies: EventTensors) -> None:
@@ -84,11 +97,10 @@ def test_nothing_is_closer_than_in_background(events: EventTensors, copies: Even
 def test_what_is_added_is_balanced(events: EventTensors) -> None:
     types = torch.full((len(events.types), 2), JET)
     torch.manual_seed(1)
-    added = Replacer(events).added(events.kinematics, events.types.long(), types, 300.0, 0.0, 0)
+    added = Replacer(events).added(events, types, pt_gev=300)
     assert n_of(added, JET).float().mean() == pytest.approx(float(n_of(events, JET).float().mean()) + 2, abs=0.05)
     # Two jets of 300 GeV more; the missing energy hardly knows.
-    before, after = (imbalance_gev(e).median() for e in (events, added))
-    assert after < before + 15
+    assert_as_balanced(added, events)
     met = [e.kinematics[:, 0, LOG_PT].exp().median() / 1e3 for e in (events, added)]
     assert met[1] < met[0] + 40
 
@@ -96,13 +108,13 @@ def test_what_is_added_is_balanced(events: EventTensors) -> None:
 def test_an_invisible_particle_makes_the_rest_recoil(events: EventTensors) -> None:
     types = torch.zeros((len(events.types), 0), dtype=torch.long)
     torch.manual_seed(1)
-    changed = Replacer(events).added(events.kinematics, events.types.long(), types, 0.0, 300.0, 0)
+    changed = Replacer(events).added(events, types, pt_gev=0, met_gev=300)
     assert torch.equal(changed.types.sort(1).values, events.types.sort(1).values)
     met = [e.kinematics[:, 0, LOG_PT].exp().median() / 1e3 for e in (events, changed)]
     assert met[1] > met[0] + 100
     visible_gev = [visible(e.kinematics[:, 1:], e.types[:, 1:]).norm(dim=-1).median() for e in (events, changed)]
     assert visible_gev[1] > visible_gev[0] + 60
-    assert imbalance_gev(changed).median() < imbalance_gev(events).median() + 15
+    assert_as_balanced(changed, events)
 
 
 def test_pushed_events_have_the_momentum_and_their_masses(events: EventTensors) -> None:
@@ -111,7 +123,7 @@ def test_pushed_events_have_the_momentum_and_their_masses(events: EventTensors) 
     moved = events._replace(kinematics=pushed(events.kinematics, events.types.long(), push))
     total = [visible(e.kinematics[:, 1:], e.types[:, 1:]) + transverse(e.kinematics[:, 0]) for e in (events, moved)]
     error = (total[1] - total[0] - push).norm(dim=-1)
-    assert error.median() < 1
+    assert error.quantile(0.99) < 0.1
     mass = [masses_of_the_first_two(e) for e in (events, moved)]
     torch.testing.assert_close(mass[1], mass[0], rtol=1e-3, atol=0.1)
     still = pushed(events.kinematics, events.types.long(), torch.zeros_like(push))
@@ -121,9 +133,10 @@ def test_pushed_events_have_the_momentum_and_their_masses(events: EventTensors) 
 def test_jets_make_way_the_softest_first(events: EventTensors) -> None:
     types = torch.full((len(events.types), 1), 7)
     torch.manual_seed(1)
-    changed = Replacer(events).added(events.kinematics, events.types.long(), types, 30.0, 0.0, 1)
+    changed = Replacer(events).added(events, types, pt_gev=30, n_gone=1)
     n_jets = n_of(events, JET)
     assert torch.equal(n_of(changed, JET), (n_jets - 1).clamp_min(0))
+    assert_as_balanced(changed, events)
     hardest = [torch.where(e.types == JET, e.kinematics[..., LOG_PT], 0).amax(1) for e in (events, changed)]
     assert (hardest[1] - hardest[0])[n_jets > 1].abs().median() < 0.3
 
@@ -133,7 +146,7 @@ def test_full_events_stay_full_and_none_is_none(events: EventTensors) -> None:
     full = events.at(slice(0, 200))
     replacer = Replacer(events)
     for _ in range(4):
-        full = replacer.added(full.kinematics, full.types.long(), torch.full((200, 8), JET), 50.0, 0.0, 0)
+        full = replacer.added(full, torch.full((200, 8), JET), pt_gev=50)
     assert (full.types != 0).sum(1).float().mean() > 17
     assert torch.isfinite(replacer(full).kinematics).all()
     assert len(replacer(events.at(slice(0, 0))).types) == 0

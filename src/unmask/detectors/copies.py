@@ -11,7 +11,7 @@ from torch import Tensor
 
 from unmask.detectors.event_network import BackgroundTask, EventNetworkDetector
 from unmask.detectors.inputs import EVENT_TYPE, MAX_OBJECTS, EventTensors
-from unmask.detectors.momenta import log_mass_factor
+from unmask.detectors.momenta import log_mass_factor, missing, transverse, visible
 from unmask.events.event_set import EventSet
 from unmask.networks.backbones import ETA, LOG_PT, EventNetwork
 
@@ -66,13 +66,14 @@ class Copier(ABC):
 
     Attributes
     ----------
-    least_log_pt, most_eta : (9,), the limits of each type, in training events.
+    least_log_pt, most_eta, most_factor : (9,), the limits of each type, of pT, eta and ln(E / |p|), in training events.
     known : (9, n_known, 2), eta and ln(E / |p|) of some objects of each type.
     """
 
     def __init__(self, train: EventTensors, *, n_known: int) -> None:
         self.least_log_pt = torch.zeros(EVENT_TYPE + 1)
         self.most_eta = torch.zeros(EVENT_TYPE + 1)
+        self.most_factor = torch.zeros(EVENT_TYPE + 1)
         self.known = torch.zeros(EVENT_TYPE + 1, n_known, 2)
         objects, tags = train.kinematics[:, 1:], train.types[:, 1:]
         for tag in range(1, EVENT_TYPE + 1):
@@ -83,6 +84,7 @@ class Copier(ABC):
                 continue
             self.least_log_pt[tag] = found[:, LOG_PT].min()
             self.most_eta[tag] = found[:, ETA].abs().max()
+            self.most_factor[tag] = log_mass_factor(found).max()
             # From all parts of a file that may be sorted by process.
             some = found[torch.arange(n_known) * len(found) // n_known]
             self.known[tag] = torch.stack([some[:, ETA], log_mass_factor(some)], -1)
@@ -95,6 +97,14 @@ class Copier(ABC):
     @abstractmethod
     def __call__(self, events: EventTensors) -> EventTensors:
         """Copy each event, with random changes."""
+
+    def balanced(self, events: EventTensors, changed: EventTensors) -> EventTensors:
+        """The changed events, whose missing energy takes up what their objects lost or gained."""
+        lost = visible(events.kinematics[:, 1:], events.types[:, 1:]) - visible(
+            changed.kinematics[:, 1:], changed.types[:, 1:]
+        )
+        met = missing(transverse(events.kinematics[:, 0]) + lost, self.least_log_pt[EVENT_TYPE])
+        return EventTensors(torch.cat([met, changed.kinematics[:, 1:]], 1), changed.types)
 
     def drawn(self, types: Tensor) -> tuple[Tensor, Tensor]:
         """Eta and ln(E / |p|) of an object of each of these types, as training events have them."""

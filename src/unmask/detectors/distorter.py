@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from unmask.detectors.copies import Copier, in_order, random_choices
-from unmask.detectors.inputs import EVENT_TYPE, EventTensors
-from unmask.detectors.momenta import log_cosh, log_mass_factor, mirrored_in, mirrored_up, missing, transverse, visible
+from unmask.detectors.inputs import EventTensors
+from unmask.detectors.momenta import log_cosh, log_mass_factor, mirrored_in, mirrored_up
 from unmask.errors import UsageError
 from unmask.events.objects import N_TAGS
 from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI
@@ -95,12 +95,8 @@ class Distorter(Copier):
         met, met_type = events.kinematics[:, :1], events.types[:, :1]
         distorted = in_order(met, kinematics, types)
         if self.strengths.recoil:
-            lost = visible(events.kinematics[:, 1:], events.types[:, 1:]) - visible(
-                distorted.kinematics[:, 1:], distorted.types[:, 1:]
-            )
-            met = missing(transverse(met[:, 0]) + lost, self.least_log_pt[EVENT_TYPE])
-        else:
-            met = self._moved(met, met_type.long(), is_smeared, is_smeared, torch.zeros_like(met[..., 0]))
+            return self.balanced(events, distorted)
+        met = self._moved(met, met_type.long(), is_smeared, is_smeared, torch.zeros_like(met[..., 0]))
         return EventTensors(torch.cat([met, distorted.kinematics[:, 1:]], 1), distorted.types)
 
     def _moved(

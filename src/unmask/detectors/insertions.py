@@ -86,7 +86,7 @@ def insert(events: EventSet, name: str, *, seed: int, instead: bool = False) -> 
         charge = torch.randint(2, (len(events), 1)) + torch.arange(tags.shape[1])
         tags = torch.where(tags == LEPTON, LEPTON + flavour + charge % 2, tags)
         n_gone = len(what.tags) if instead else 0
-        odd = Replacer(found).added(found.kinematics, found.types.long(), tags, what.pt_gev, what.met_gev, n_gone)
+        odd = Replacer(found).added(found, tags, pt_gev=what.pt_gev, met_gev=what.met_gev, n_gone=n_gone)
     kinematics = odd.kinematics.numpy()
     columns = {
         "tag": odd.types[:, 1:].numpy(),

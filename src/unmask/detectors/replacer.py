@@ -10,16 +10,7 @@ from torch.distributions import Dirichlet
 
 from unmask.detectors.copies import Copier, in_order, random_choices
 from unmask.detectors.inputs import EVENT_TYPE, EventTensors
-from unmask.detectors.momenta import (
-    log_cosh,
-    log_mass_factor,
-    mirrored_in,
-    mirrored_up,
-    missing,
-    pushed,
-    transverse,
-    visible,
-)
+from unmask.detectors.momenta import log_cosh, log_mass_factor, mirrored_in, mirrored_up, pushed, transverse, visible
 from unmask.events.objects import MAX_ENERGY_MEV
 from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI
 from unmask.networks.pair_features import wrapped
@@ -85,22 +76,25 @@ class Replacer(Copier):
         new_types = torch.where(torch.arange(_MAX_ADDED, device=device) < n_added, new_types, 0)
         n_gone = torch.where(torch.rand(n, 1, device=device) < 0.5, n_added, 0)
         met_gev = torch.where(hides, _log_uniform(_MET_GEV, n, device), 0)
-        return self.added(kinematics, types, new_types, _log_uniform(_PT_GEV, n, device), met_gev, n_gone)
+        changed = EventTensors(kinematics, types)
+        copies = self.added(changed, new_types, pt_gev=_log_uniform(_PT_GEV, n, device), met_gev=met_gev, n_gone=n_gone)
+        return self.balanced(events, copies)
 
     def added(
         self,
-        kinematics: Tensor,
-        types: Tensor,
+        events: EventTensors,
         new_types: Tensor,
+        *,
         pt_gev: Tensor | float,
-        met_gev: Tensor | float,
-        n_gone: Tensor | int,
+        met_gev: Tensor | float = 0,
+        n_gone: Tensor | int = 0,
     ) -> EventTensors:
         """Add objects of ``new_types`` (n, n_new) to events, some in the place of jets, and an invisible particle.
 
         ``pt_gev`` is the mean pT of the new above threshold, ``met_gev`` the mean momentum of what is invisible,
         ``n_gone`` the number of the softest jets without b-tag that make way; each is one number or (n, 1).
         """
+        kinematics, types = events.kinematics, events.types.long()
         jet_pt = torch.where(types == _JET, kinematics[..., LOG_PT], torch.inf)
         is_gone = (jet_pt.argsort(1).argsort(1) < n_gone) & (types == _JET)
         gone = (transverse(kinematics) * is_gone[..., None]).sum(1)
@@ -109,17 +103,14 @@ class Replacer(Copier):
         size = 0.5 * met_gev * torch.empty(len(types), 2, device=types.device).exponential_().sum(1, keepdim=True)
         invisible = size * _directions((len(types),), types.device)
         new = self._new(new_types, pt_gev, invisible - gone)
-        momentum = visible(new, new_types)
-        kinematics = self._within_limits(pushed(kinematics, types, gone - momentum - invisible), types)
+        recoil = gone - visible(new, new_types) - invisible
+        kinematics = self._within_limits(pushed(kinematics, types, recoil), types)
         new, new_types = self._apart(new, new_types, kinematics[:, 1:], types[:, 1:])
-        # What was turned or lost is missing instead.
-        met = transverse(kinematics[:, 0]) + invisible + momentum - visible(new, new_types)
-        kinematics = torch.cat([kinematics[:, 1:], new], 1)
-        excess = (kinematics[..., LOG_ENERGY] - math.log(MAX_ENERGY_MEV)).clamp_min(0)
-        kinematics[..., : LOG_PT + 1] -= excess[..., None]
-        return in_order(
-            missing(met, self.least_log_pt[EVENT_TYPE]), kinematics, torch.cat([types[:, 1:], new_types], 1)
-        )
+        objects, types = torch.cat([kinematics[:, 1:], new], 1), torch.cat([types[:, 1:], new_types], 1)
+        excess = (objects[..., LOG_ENERGY] - math.log(MAX_ENERGY_MEV)).clamp_min(0)
+        objects[..., : LOG_PT + 1] -= excess[..., None]
+        # What was turned, mirrored, cut or lost is missing instead.
+        return self.balanced(events, in_order(kinematics[:, :1], objects, types))
 
     def _rename(self, kinematics: Tensor, types: Tensor, renames: Tensor, preference: Tensor) -> None:
         """Let some objects become others, in place; they are at least as hard as one of that type has to be."""
@@ -135,7 +126,8 @@ class Replacer(Copier):
 
     def _types(self, preference: Tensor, n_objects: int) -> Tensor:
         """Types (n, n_objects), drawn by each event's ``preference`` (n, 4)."""
-        drawn = torch.multinomial(preference.clamp_min(1e-6), n_objects, replacement=True)
+        race = torch.empty(len(preference), n_objects, preference.shape[1], device=preference.device).exponential_()
+        drawn = (race / preference.clamp_min(1e-6)[:, None]).argmin(-1)
         types = torch.tensor(ADDED_TAGS, device=drawn.device)[drawn]
         return types + torch.where(types == LEPTON, torch.randint(4, types.shape, device=types.device), 0)
 
@@ -156,11 +148,13 @@ class Replacer(Copier):
     def _within_limits(self, kinematics: Tensor, types: Tensor) -> Tensor:
         """Objects with momenta and directions that their types have; what is missing stays."""
         log_energy, log_pt, eta, phi = kinematics.unbind(-1)
-        is_outside = (log_pt < self.least_log_pt[types]) | (eta.abs() > self.most_eta[types])
+        least, most, heaviest = (limit[types] for limit in (self.least_log_pt, self.most_eta, self.most_factor))
+        is_outside = (log_pt < least) | (eta.abs() > most) | (log_mass_factor(kinematics) > heaviest)
         mass_squared = (2 * log_energy).exp() - (2 * (log_pt + log_cosh(eta))).exp()
-        log_pt, eta = mirrored_up(log_pt, self.least_log_pt[types]), mirrored_in(eta, self.most_eta[types])
-        log_energy = 0.5 * ((2 * (log_pt + log_cosh(eta))).exp() + mass_squared.clamp_min(0)).log()
-        within = torch.stack([log_energy, log_pt, eta, phi], -1)
+        log_pt, eta = mirrored_up(log_pt, least), mirrored_in(eta, most)
+        log_momentum = log_pt + log_cosh(eta)
+        log_energy = 0.5 * ((2 * log_momentum).exp() + mass_squared.clamp_min(0)).log()
+        within = torch.stack([log_energy.minimum(log_momentum + heaviest), log_pt, eta, phi], -1)
         return torch.where((is_outside & (types > 0) & (types < EVENT_TYPE))[..., None], within, kinematics)
 
     def _apart(self, new: Tensor, new_types: Tensor, old: Tensor, old_types: Tensor) -> tuple[Tensor, Tensor]:
