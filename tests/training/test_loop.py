@@ -254,6 +254,19 @@ def test_constant_and_warmup_cosine_rates() -> None:
     assert [record.learning_rate for record in history] == pytest.approx([0.005, 0.01, 0.0016029, 0.001], rel=1e-4)
 
 
+def test_the_cosine_ends_with_the_last_epoch() -> None:
+    # 24 steps, of which one is warm-up: 10 % and 90 % of (1 + cos(pi i / 23)) / 2, at i = 4, 10, 16 and 22.
+    history = train(Scripted([1.0] * 4), replace(SETTINGS, max_epochs=4, schedule="cosine"))
+    assert [record.learning_rate for record in history] == pytest.approx([0.009345, 0.006416, 0.002905, 0.001042], rel=1e-3)
+
+
+def test_a_run_whose_schedule_ends_with_it_is_not_made_longer(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, max_epochs=2, schedule="cosine")
+    train(Regression(), settings, run_folder=tmp_path)
+    with pytest.raises(TrainingError, match="max_epochs"):
+        train(Regression(), replace(settings, max_epochs=3), run_folder=tmp_path)
+
+
 def test_the_plateau_rate_halves_when_validation_stalls() -> None:
     losses = [1.0, 0.9, *[0.9] * 4, 0.8, 0.7, 0.6]
     settings = replace(SETTINGS, max_epochs=9, schedule="plateau", patience=20)

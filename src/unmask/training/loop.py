@@ -34,6 +34,8 @@ from unmask.training.schedules import Plateau, warmup_cosine
 LOG = "log.jsonl"
 #: Steps run plainly before a CUDA graph is captured, so that lazily made state exists.
 _STEPS_BEFORE_CAPTURE = 3
+#: Where the schedule ends with the last epoch, one of so many steps is warm-up.
+_WARMUP = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +45,8 @@ class TrainingSettings:
     Attributes
     ----------
     batch_size : events of a step, all processes together.
-    schedule : "constant"; "warmup-cosine" (linear warm-up, cosine to 10 %); "plateau" (halved when validation stalls).
+    schedule : "constant"; "warmup-cosine" (linear warm-up, cosine to 10 %); "cosine" (the same, ends with the last epoch,
+        5 % of the steps are warm-up); "plateau" (halved when validation stalls).
     gradient_clip : largest norm of the gradient; None for no limit.
     min_improvement, patience, divergence : the three rules of early stopping.
     precision : "float32", or on CUDA "tf32" / "bf16" for speed.
@@ -54,7 +57,7 @@ class TrainingSettings:
     batch_size: int = 512
     optimizer: Literal["adam", "radam"] = "adam"
     learning_rate: float = 1e-3
-    schedule: Literal["constant", "warmup-cosine", "plateau"] = "constant"
+    schedule: Literal["constant", "warmup-cosine", "cosine", "plateau"] = "constant"
     warmup_steps: int = 1000
     total_steps: int = 10_000
     gradient_clip: float | None = None
@@ -313,10 +316,12 @@ class _Run:
 
     def _set_rate(self, step: int) -> None:
         settings = self.settings
-        if settings.schedule == "warmup-cosine":
-            rate = warmup_cosine(
-                step, peak=settings.learning_rate, warmup_steps=settings.warmup_steps, total_steps=settings.total_steps
-            )
+        if settings.schedule in ("warmup-cosine", "cosine"):
+            warmup_steps, total_steps = settings.warmup_steps, settings.total_steps
+            if settings.schedule == "cosine":
+                total_steps = settings.max_epochs * (self.task.n_train // self.batch_size)
+                warmup_steps = total_steps // _WARMUP
+            rate = warmup_cosine(step, peak=settings.learning_rate, warmup_steps=warmup_steps, total_steps=total_steps)
         else:
             rate = self.plateau.rate if settings.schedule == "plateau" else settings.learning_rate
         for group in self.optimizer.param_groups:
@@ -329,8 +334,9 @@ class _Run:
         return float(self.optimizer.param_groups[0]["lr"])
 
     def identity(self) -> dict[str, Any]:
-        """What must not differ between the parts of one run; the device, the length and the processes may."""
-        settings = {k: v for k, v in asdict(self.settings).items() if k not in ("max_epochs", "device")}
+        """What must not differ between the parts of one run; the device, the processes and mostly the length may."""
+        may_differ = ("device",) if self.settings.schedule == "cosine" else ("device", "max_epochs")
+        settings = {k: v for k, v in asdict(self.settings).items() if k not in may_differ}
         return settings | {"data and network": self.fingerprint}
 
     def save(self) -> None:
