@@ -24,7 +24,7 @@ from unmask.detectors.network import NetworkDetector
 from unmask.detectors.replaced_object import ReplacedObjectDetector
 from unmask.detectors.scores import read_scores, write_scores
 from unmask.detectors.trivial import TrivialDetector
-from unmask.errors import NotFittedError, UsageError
+from unmask.errors import NotFittedError, TrainingError, UsageError
 from unmask.events.event_set import EventSet
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
 from unmask.training import TrainingSettings
@@ -181,6 +181,21 @@ def test_it_finds_a_toy_anomaly(name: str, sample: tuple[EventSet, EventSet, Eve
     photons = replace(background, tag=np.where(background.is_object, 7, 0).astype(np.uint8))
     score = np.concatenate([detector.score_events(background), detector.score_events(photons)])
     assert roc_auc(score, np.arange(len(score)) >= len(background)).value > 0.85
+
+
+@pytest.mark.parametrize("kind", ["replaced-object", "ddd, mlp"])
+def test_a_run_is_continued_where_logarithms_are_rounded_otherwise(
+    kind: str, sample: tuple[EventSet, EventSet, EventSet], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    DETECTORS[kind](1).fit(sample[0], sample[1], run_folder=tmp_path)
+    log = np.log
+    monkeypatch.setattr(np, "log", lambda x, **options: np.nextafter(log(x, **options), 0))
+    detector = DETECTORS[kind](1)
+    detector.fit(sample[0], sample[1], run_folder=tmp_path)
+    assert isinstance(detector, NetworkDetector)
+    assert len(detector.history_) == TRAINING.max_epochs
+    with pytest.raises(TrainingError, match="other settings"):
+        DETECTORS[kind](1).fit(sample[0][1:], sample[1], run_folder=tmp_path)
 
 
 def test_training_events_are_known_again(

@@ -257,7 +257,9 @@ def test_constant_and_warmup_cosine_rates() -> None:
 def test_the_cosine_ends_with_the_last_epoch() -> None:
     # 24 steps, of which one is warm-up: 10 % and 90 % of (1 + cos(pi i / 23)) / 2, at i = 4, 10, 16 and 22.
     history = train(Scripted([1.0] * 4), replace(SETTINGS, max_epochs=4, schedule="cosine"))
-    assert [record.learning_rate for record in history] == pytest.approx([0.009345, 0.006416, 0.002905, 0.001042], rel=1e-3)
+    assert [record.learning_rate for record in history] == pytest.approx(
+        [0.009345, 0.006416, 0.002905, 0.001042], rel=1e-3
+    )
 
 
 def test_a_run_whose_schedule_ends_with_it_is_not_made_longer(tmp_path: Path) -> None:

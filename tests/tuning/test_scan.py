@@ -13,10 +13,11 @@ from optuna.trial import TrialState
 from unmask.detectors.masked_token import MaskedTokenDetector, _MaskedTokenTask
 from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
+from unmask.events.fingerprints import fingerprint_of
 from unmask.studies.presets import load_preset
 from unmask.tokenizers.vqvae import VQVAETokenizer
 from unmask.tuning.figures import draw_figures
-from unmask.tuning.plan import Plan, fingerprint
+from unmask.tuning.plan import Plan
 from unmask.tuning.results import best_preset, complete_trials, summary, write_preset
 from unmask.tuning.scan import Scan
 from unmask.tuning.storages import open_storage
@@ -38,7 +39,7 @@ def new_scan(folder: Path, tmp_path: Path, make_events: Callable[..., EventSet])
             preset=preset,
             padding=padding if target == "detector" else None,
             max_epochs=epochs,
-            data=fingerprint(train, validation),
+            data=fingerprint_of(train, validation),
         )
         return Scan(open_storage(str(tmp_path / journal)), plan, train, validation, device="cpu", **options)
 
@@ -139,7 +140,7 @@ def test_another_scan_is_refused(new_scan: Callable[..., Scan], make_events: Cal
         new_scan(study_name="mine", target="tokenizer")
     storage, train = scan.study._storage, make_events(100)
     with pytest.raises(UsageError, match="data "):
-        Scan(storage, replace(scan.plan, data=fingerprint(train)), train, train, study_name="mine")
+        Scan(storage, replace(scan.plan, data=fingerprint_of(train)), train, train, study_name="mine")
     optuna.create_study(storage=storage, study_name="theirs").add_trial(optuna.create_trial(value=1.0))
     with pytest.raises(UsageError, match="was not made by unmask"):
         new_scan(study_name="theirs")

@@ -76,14 +76,15 @@ def tokenizer(
     reconstruction error of validation background. Running the same command again continues the scan.
     """
     _quiet_optuna()
+    from unmask.events.fingerprints import fingerprint_of
     from unmask.studies.presets import load_preset
-    from unmask.tuning.plan import Plan, fingerprint
+    from unmask.tuning.plan import Plan
 
     chosen = load_preset(preset)
     Plan(target="tokenizer", preset=chosen)  # a preset that cannot be tuned is an error before events are read
     where = _storage(storage, out)
     training, held_out = _events(reading, validation, seed, events)
-    data = fingerprint(training, held_out)
+    data = fingerprint_of(training, held_out)
     plan = Plan(target="tokenizer", preset=chosen, max_epochs=epochs, data=data)
     options: dict[str, Any] = {"study_name": study, "pruning": pruner, "seed": seed, "device": device, "grace_s": grace}
     _scan(plan, training, held_out, trials, workers, where, out, as_worker, options)
@@ -123,8 +124,9 @@ def detector(
     from unmask.artifacts import MANIFEST, sha256_of_file
 
     _quiet_optuna()
+    from unmask.events.fingerprints import fingerprint_of
     from unmask.studies.presets import load_preset
-    from unmask.tuning.plan import Plan, fingerprint
+    from unmask.tuning.plan import Plan
 
     chosen = load_preset(preset)
     fitted = _fitted(tokenizer, chosen) if tokenizer else None
@@ -138,7 +140,7 @@ def detector(
     Plan(**plan_options)
     where = _storage(storage, out)
     training, held_out = _events(reading, validation, seed, events)
-    plan = Plan(**plan_options, data=fingerprint(training, held_out))
+    plan = Plan(**plan_options, data=fingerprint_of(training, held_out))
     options: dict[str, Any] = {"study_name": study, "pruning": pruner, "seed": seed, "device": device, "grace_s": grace}
     options |= {"tokenizer": fitted}
     _scan(plan, training, held_out, trials, workers, where, out, as_worker, options)

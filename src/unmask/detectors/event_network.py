@@ -16,6 +16,7 @@ from torch import Tensor
 from unmask.detectors.inputs import N_POSITIONS, EventTensors, event_tensors, forces_between
 from unmask.detectors.network import NetworkDetector
 from unmask.events.event_set import EventSet
+from unmask.events.fingerprints import fingerprint_of
 from unmask.networks.backbones import BackboneName, EventNetwork, SizeName, make_event_network
 from unmask.training import Task, TrainingSettings
 
@@ -79,7 +80,8 @@ class EventTask(Task):
         self.n_train = len(train)
         network.measure(*self.train)
         # The loop compares the settings of the training itself.
-        self.settings = {name: value for name, value in detector.settings().items() if name != "training"}
+        settings = {name: value for name, value in detector.settings().items() if name != "training"}
+        self.identity = f"{json.dumps(settings)} {fingerprint_of(train, validation)} {network}"
         # The divergence rule compares losses on samples of equal size.
         drawn = np.random.default_rng(detector.training.seed).permutation(len(train))[: len(validation)]
         self.sample_index = torch.from_numpy(np.sort(drawn))
@@ -90,11 +92,7 @@ class EventTask(Task):
         self.sample_index = self.sample_index.to(device)
 
     def fingerprint(self) -> str:
-        content = hashlib.sha256(json.dumps(self.settings).encode())
-        for tensor in (*self.train, *self.validation):
-            content.update(tensor.cpu().numpy().tobytes())
-        content.update(repr(self.network).encode())
-        return content.hexdigest()[:16]
+        return hashlib.sha256(self.identity.encode()).hexdigest()[:16]
 
 
 class BackgroundTask(EventTask):

@@ -15,6 +15,7 @@ from unmask.artifacts import Json
 from unmask.detectors.event_features import EventFeatures, FeatureKind
 from unmask.detectors.network import NetworkDetector
 from unmask.events.event_set import EventSet
+from unmask.events.fingerprints import fingerprint_of
 from unmask.networks.fixed_length import FixedLengthNetwork
 from unmask.training import Reporter, Task
 
@@ -35,7 +36,9 @@ class FixedLengthDetector(NetworkDetector[Network]):
         super()._fit(train, validation, run_folder, reporter)
 
     def _new_task(self, network: Network, train: EventSet, validation: EventSet) -> Task:
-        return FixedLengthTask(network, self.features_.of(train), self.features_.of(validation), self.training.seed)
+        identity = f"{self.features} {fingerprint_of(train, validation)} {network}"
+        of = self.features_.of
+        return FixedLengthTask(network, of(train), of(validation), self.training.seed, identity)
 
     def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:
         self._check_fitted()
@@ -67,8 +70,9 @@ class FixedLengthTask(Task):
         train: npt.NDArray[np.float32],
         validation: npt.NDArray[np.float32],
         seed: int,
+        identity: str = "",
     ) -> None:
-        self.network = network
+        self.network, self.identity = network, identity
         self.n_train = len(train)
         self.train, self.validation = torch.from_numpy(train), torch.from_numpy(validation)
         # The divergence rule compares losses on samples of equal size.
@@ -102,8 +106,4 @@ class FixedLengthTask(Task):
         return float(total) / len(features)
 
     def fingerprint(self) -> str:
-        content = hashlib.sha256()
-        for features in (self.train, self.validation):
-            content.update(features.cpu().numpy().tobytes())
-        content.update(repr(self.network).encode())
-        return content.hexdigest()[:16]
+        return hashlib.sha256(self.identity.encode()).hexdigest()[:16]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from unmask.events.event_set import EventSet
+from unmask.events.event_set import OBJECT_COLUMNS, EventSet
 
 #: Training events that a detector remembers; a megabyte.
 MAX_REMEMBERED = 1 << 17
@@ -24,6 +25,15 @@ def fingerprints(events: EventSet) -> npt.NDArray[np.uint64]:
     mixed = (bits * _WEIGHTS).sum(axis=1, dtype=np.uint64)
     mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
     return np.asarray(mixed ^ (mixed >> np.uint64(29)))
+
+
+def fingerprint_of(*samples: EventSet) -> str:
+    """Changes when an event changes; the same on all machines, as nothing computed from the events would be."""
+    digest = hashlib.sha256()
+    for events in samples:
+        for name in ("met_mev", "met_phi", *OBJECT_COLUMNS):
+            digest.update(getattr(events, name).tobytes())
+    return digest.hexdigest()[:16]
 
 
 @dataclass(frozen=True, eq=False)

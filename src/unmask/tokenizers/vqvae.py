@@ -14,6 +14,7 @@ import torch
 from unmask.artifacts import Json
 from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
+from unmask.events.fingerprints import fingerprint_of
 from unmask.networks.normformer_vqvae import NormFormerVQVAE
 from unmask.tokenizers.base import PAD_ID, Tokenizer
 from unmask.tokenizers.code_statistics import CodeStatistics, reconstruction_report
@@ -156,7 +157,8 @@ class VQVAETokenizer(Tokenizer):
             scale.features_of(validation),
             batch_size=self.training.batch_size,
             log_pt_std=float(scale.std[1]),
-            settings={key: value for key, value in self.settings().items() if key != "training"},
+            settings={key: value for key, value in self.settings().items() if key != "training"}
+            | {"events": fingerprint_of(train, validation)},
         )
         folder = None if run_folder is None else Path(run_folder)
         self.history_ = run_training(task, self.training, run_folder=folder, reporter=reporter)

@@ -44,7 +44,7 @@ class VQVAETask(Task):
     ) -> None:
         self.network, self.batch_size, self.log_pt_std = network, batch_size, log_pt_std
         self.n_train = len(train[0])
-        self._fingerprint = _hash(settings, *train, *validation)
+        self._fingerprint = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
         # Positions that are padding in every event cost time and change nothing.
         self.train, self.validation = (
             (torch.from_numpy(features[:, :longest]), torch.from_numpy(types[:, :longest]))
@@ -113,10 +113,3 @@ class VQVAETask(Task):
 
     def fingerprint(self) -> str:
         return self._fingerprint
-
-
-def _hash(settings: dict[str, Json], *arrays: npt.NDArray[np.generic]) -> str:
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()

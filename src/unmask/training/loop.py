@@ -45,8 +45,8 @@ class TrainingSettings:
     Attributes
     ----------
     batch_size : events of a step, all processes together.
-    schedule : "constant"; "warmup-cosine" (linear warm-up, cosine to 10 %); "cosine" (the same, ends with the last epoch,
-        5 % of the steps are warm-up); "plateau" (halved when validation stalls).
+    schedule : "constant"; "warmup-cosine" (linear warm-up, cosine to 10 %); "cosine" (the same; 5 % of the steps are
+        warm-up and it ends with the last epoch); "plateau" (halved when validation stalls).
     gradient_clip : largest norm of the gradient; None for no limit.
     min_improvement, patience, divergence : the three rules of early stopping.
     precision : "float32", or on CUDA "tf32" / "bf16" for speed.

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from unmask.errors import UsageError
-from unmask.events.event_set import OBJECT_COLUMNS, EventSet
 from unmask.networks.masked_token import Padding
 from unmask.studies.presets import Preset, load_preset, preset_names
 from unmask.tuning.search_spaces import SPACES, Space, Target, describe, set_parameters
@@ -118,15 +116,6 @@ def plan_of(study: Study) -> Plan:
         raise UsageError(f"study {study.study_name!r} was not made by unmask")
     fields = {key: value for key, value in stored.items() if key != "space"}
     return Plan(**fields | {"preset": Preset(**fields["preset"])})
-
-
-def fingerprint(*samples: EventSet) -> str:
-    """Changes when an event changes."""
-    digest = hashlib.sha256()
-    for events in samples:
-        for name in ("met_mev", "met_phi", *OBJECT_COLUMNS):
-            digest.update(getattr(events, name).tobytes())
-    return digest.hexdigest()[:16]
 
 
 def _as_stored(value: Any) -> Any:
