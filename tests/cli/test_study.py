@@ -15,6 +15,9 @@ import pytest
 
 from tests.cli.running import failing, running, unmask
 from tests.events.readers.event_files import darkmachines_line, example_events
+from unmask import EventSet, load_sample
+from unmask.events.sample import Study
+from unmask.studies import estimates
 
 TINY = (
     "--set", "hidden=16", "--set", "n_layers=1", "--set", "n_heads=2", "--set", "tokenizer.n_bins=2",
@@ -75,6 +78,21 @@ def test_time_is_estimated_for_detectors_that_learn_nothing_so_quickly(tmp_path:
         "study", "run", "gluino", "--only", "drocc-mlp,deep-svdd-mlp", "--dry-run", "--out", tmp_path / "x"
     )
     assert "detector drocc-mlp" in plan
+
+
+@pytest.mark.parametrize("study", ["four-top", "gluino"])
+def test_speed_is_measured_with_events_like_those_of_the_study(
+    study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def load(name: Study) -> EventSet:
+        asked.append(name)
+        return load_sample(name)
+
+    monkeypatch.setattr(estimates, "load_sample", load)
+    running("study", "run", study, "--only", "lut-456", "--dry-run", "--out", tmp_path / "x")
+    assert asked == [study]
 
 
 def test_a_killed_training_goes_on(data: Path, tmp_path: Path) -> None:

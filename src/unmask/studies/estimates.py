@@ -15,6 +15,7 @@ from unmask.events.checks import BadEvents
 from unmask.events.event_set import BACKGROUND
 from unmask.events.readers import ReadOptions, count_entries, detect_kind
 from unmask.events.readers.base import Source, open_text
+from unmask.events.sample import Study as SampleName
 from unmask.events.sample import load_sample
 from unmask.studies.configurations import Configuration
 from unmask.studies.runner import StudyRun
@@ -95,11 +96,16 @@ class Estimator:
                 scoring = 1 / sum(1 / self._speed(member).scoring for member in configuration.members)
                 self._speeds[name] = Speed(None, None, scoring)
             else:
-                self._speeds[name] = measure_speed(configuration, self.run.device)
+                self._speeds[name] = measure_speed(configuration, self.run.device, self._sample)
         return self._speeds[name]
 
     def _configuration(self, name: str) -> Configuration:
         return next(each for each in self.run.configurations if each.name == name)
+
+    @property
+    def _sample(self) -> SampleName:
+        """Events like those of the study; of one's own may be as long as any."""
+        return "gluino" if self.run.study.name == "gluino" else "four-top"
 
     @cached_property
     def _n_background(self) -> int:
@@ -120,10 +126,10 @@ class Estimator:
         return sum(count_events(path, self.run.files.options) for path in paths)
 
 
-def measure_speed(configuration: Configuration, device: str) -> Speed:
-    """Train and score for a moment with events of the sample."""
-    sample = load_sample("gluino")
-    background = sample[sample.label == BACKGROUND]
+def measure_speed(configuration: Configuration, device: str, sample: SampleName) -> Speed:
+    """Train and score for a moment with events of a sample."""
+    events = load_sample(sample)
+    background = events[events.label == BACKGROUND]
     short = replace(
         configuration,
         tokenizer_changes=_shortened(configuration.tokenizer_changes),
