@@ -183,7 +183,7 @@ def test_it_finds_a_toy_anomaly(name: str, sample: tuple[EventSet, EventSet, Eve
     assert roc_auc(score, np.arange(len(score)) >= len(background)).value > 0.85
 
 
-@pytest.mark.parametrize("kind", ["replaced-object", "ddd, mlp"])
+@pytest.mark.parametrize("kind", ["replaced-object", "beta-vae"])
 def test_a_run_is_continued_where_logarithms_are_rounded_otherwise(
     kind: str, sample: tuple[EventSet, EventSet, EventSet], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +196,13 @@ def test_a_run_is_continued_where_logarithms_are_rounded_otherwise(
     assert len(detector.history_) == TRAINING.max_epochs
     with pytest.raises(TrainingError, match="other settings"):
         DETECTORS[kind](1).fit(sample[0][1:], sample[1], run_folder=tmp_path)
+
+
+def test_a_run_is_not_continued_by_another_network(sample: tuple[EventSet, EventSet, EventSet], tmp_path: Path) -> None:
+    detectors = [LikelihoodRatioDetector(hidden=16, n_heads=n, training=TRAINING) for n in (2, 4)]  # equal weights
+    detectors[0].fit(sample[0], sample[1], run_folder=tmp_path)
+    with pytest.raises(TrainingError, match="other settings"):
+        detectors[1].fit(sample[0], sample[1], run_folder=tmp_path)
 
 
 def test_training_events_are_known_again(

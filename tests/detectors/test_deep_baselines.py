@@ -159,6 +159,13 @@ def test_the_supervised_bound_needs_labels(events: EventSet, background: EventSe
         bound.fit(events[:500].with_label(-1), events[500:1000])
 
 
+def test_a_bound_is_continued_only_with_the_same_labels(events: EventSet, tmp_path: Path) -> None:
+    bound = SupervisedBound(backbone="mlp", size="tiny", training=TRAINING)
+    bound.fit(events[:500], events[500:1000], run_folder=tmp_path)
+    with pytest.raises(TrainingError, match="other settings"):
+        bound.fit(replace(events[:500], label=1 - events[:500].label), events[500:1000], run_folder=tmp_path)
+
+
 def test_the_supervised_bound_beats_what_never_saw_signal(events: EventSet, tmp_path: Path) -> None:
     write_events(tmp_path / "events.parquet", [events[:4000]])
     result = unmask(

@@ -106,7 +106,7 @@ def test_flow_learns_a_known_density() -> None:
     torch.manual_seed(1)
     network = NormalizingFlow(2, n_transforms=2, hidden=32, n_layers=1, noise=0.1)
     settings = TrainingSettings(max_epochs=15, batch_size=250, learning_rate=5e-3, device="cpu")
-    train(FixedLengthTask(network, sample[:5000], sample[5000:], 0), settings)
+    train(FixedLengthTask(network, sample[:5000], sample[5000:], 0, "a known density"), settings)
     from scipy.stats import multivariate_normal
 
     with torch.inference_mode():

@@ -42,17 +42,10 @@ def masses_of_the_first_two(events: EventTensors) -> torch.Tensor:
     return squared[events.types[:, 2] != 0].clamp_min(0).sqrt()
 
 
-def imbalance_gev(events: EventTensors) -> torch.Tensor:
-    """What all objects and the missing energy add up to."""
-    return (visible(events.kinematics[:, 1:], events.types[:, 1:]) + transverse(events.kinematics[:, 0])).norm(dim=-1)
-
-
-def assert_as_balanced(changed: EventTensors, events: EventTensors) -> None:
-    """Only where the missing energy would be less than the selection allows can the sum of all momenta differ."""
-    before, after = (imbalance_gev(e) for e in (events, changed))
-    assert ((after - before).abs() < 0.5).float().mean() > 0.8
-    for quantile in (0.5, 0.9, 0.99):
-        assert after.quantile(quantile) == pytest.approx(float(before.quantile(quantile)), rel=0.1)
+def assert_as_balanced(changed: EventTensors, events: EventTensors, share: float = 0.85) -> None:
+    """Only where the missing energy would be less than the selection allows may the sum of all momenta differ."""
+    before, after = (visible(e.kinematics, e.types) for e in (events, changed))  # with what is missing
+    assert ((after - before).norm(dim=-1) < 0.01).float().mean() > share
 
 
 def test_every_event_is_changed_and_each_type_comes_in(events: EventTensors, copies: EventTensors) -> None:
@@ -80,7 +73,9 @@ def test_copies_are_within_the_limits_of_their_types(events: EventTensors, copie
 
 
 def test_copies_are_as_balanced_as_events(events: EventTensors, copies: EventTensors) -> None:
-    assert_as_balanced(copies, events)
+    assert_as_balanced(copies, events, 0.93)
+    no_met_needed = event_tensors(load_sample("four-top")[:2000])
+    assert_as_balanced(Replacer(no_met_needed)(no_met_needed), no_met_needed, 0.999)
 
 
 def test_nothing_is_closer_than_in_background(events: EventTensors, copies: EventTensors) -> None:

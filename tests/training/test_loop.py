@@ -129,8 +129,12 @@ def test_a_killed_run_resumes_to_the_same_weights_bit_for_bit(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "settings",
-    [replace(SETTINGS, schedule="warmup-cosine", warmup_steps=4, total_steps=25), RADAM],
-    ids=["adam", "radam"],
+    [
+        replace(SETTINGS, schedule="warmup-cosine", warmup_steps=4, total_steps=25),
+        replace(SETTINGS, schedule="cosine"),
+        RADAM,
+    ],
+    ids=["warmup-cosine", "cosine", "radam"],
 )
 @pytest.mark.parametrize("epoch", [0, 2])
 def test_an_interrupted_run_resumes_to_the_same_weights(tmp_path: Path, settings: TrainingSettings, epoch: int) -> None:

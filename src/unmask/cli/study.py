@@ -45,7 +45,12 @@ def run(
         str | None, typer.Option(metavar="NAME,...", help="Only these configurations, such as lut-456,vq-512.")
     ] = None,
     settings: SetOption = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="At most so many epochs, for all that is trained.")] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Epochs of all that is trained, at most; a cosine of the learning rate ends with them."
+        ),
+    ] = None,
     seed: SeedOption = 1,
     device: DeviceOption = "auto",
     style: Annotated[Literal["plain", "atlas", "cms"], typer.Option(help="Look of the figures.")] = "plain",

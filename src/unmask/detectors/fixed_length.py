@@ -70,7 +70,7 @@ class FixedLengthTask(Task):
         train: npt.NDArray[np.float32],
         validation: npt.NDArray[np.float32],
         seed: int,
-        identity: str = "",
+        identity: str,
     ) -> None:
         self.network, self.identity = network, identity
         self.n_train = len(train)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -64,6 +66,7 @@ class _SupervisedTask(EventTask):
     def __init__(self, network: EventNetwork, train: EventSet, validation: EventSet, detector: SupervisedBound) -> None:
         super().__init__(network, train, validation, detector)
         self.is_signal, self.is_held_out_signal = (torch.tensor(e.label == SIGNAL) for e in (train, validation))
+        self.identity += f" {hashlib.sha256(train.label.tobytes() + validation.label.tobytes()).hexdigest()}"
         signal_share = float(self.is_signal.double().mean())
         self.signal_weight, self.background_weight = 0.5 / signal_share, 0.5 / (1 - signal_share)
 

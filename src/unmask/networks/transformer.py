@@ -61,6 +61,9 @@ class TransformerLayer(nn.Module):
         self.ffn_out = nn.Linear(ffn_width, hidden)
         self.dropout = nn.Dropout(dropout)
 
+    def extra_repr(self) -> str:
+        return f"n_heads={self.n_heads}"  # which no weight shows
+
     def forward(self, rows: Tensor, rotation: Rotation | None = None, key_bias: Tensor | None = None) -> Tensor:
         """Apply the layer to ``rows`` (batch, sequence, hidden).
 

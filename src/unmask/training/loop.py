@@ -29,13 +29,11 @@ from unmask.training.checkpoints import read_checkpoint, write_checkpoint
 from unmask.training.devices import Precision, pick_device, set_determinism
 from unmask.training.distributed import Processes, join_processes
 from unmask.training.early_stopping import EarlyStopping
-from unmask.training.schedules import Plateau, warmup_cosine
+from unmask.training.schedules import WARMUP_SHARE, Plateau, warmup_cosine
 
 LOG = "log.jsonl"
 #: Steps run plainly before a CUDA graph is captured, so that lazily made state exists.
 _STEPS_BEFORE_CAPTURE = 3
-#: Where the schedule ends with the last epoch, one of so many steps is warm-up.
-_WARMUP = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +43,9 @@ class TrainingSettings:
     Attributes
     ----------
     batch_size : events of a step, all processes together.
-    schedule : "constant"; "warmup-cosine" (linear warm-up, cosine to 10 %); "cosine" (the same; 5 % of the steps are
-        warm-up and it ends with the last epoch); "plateau" (halved when validation stalls).
+    schedule : "constant"; "warmup-cosine" (linear warm-up, cosine to 10 %); "cosine" (the same: 5 % of the steps are
+        the warm-up, and it ends with the last epoch, so that no run is prolonged); "plateau" (halved when validation
+        stalls).
     gradient_clip : largest norm of the gradient; None for no limit.
     min_improvement, patience, divergence : the three rules of early stopping.
     precision : "float32", or on CUDA "tf32" / "bf16" for speed.
@@ -220,7 +219,7 @@ class _Run:
         self.step: Callable[[Tensor], None] = self._plain_step
         self.n_plain_steps = 0
         self.loss_sum = torch.zeros((), device=device)
-        self.fingerprint = task.fingerprint()  # once: it reads all data
+        self.fingerprint = task.fingerprint()  # once: it may read all data
 
     def epoch(self, reporter: Reporter) -> None:
         settings, epoch = self.settings, len(self.history)
@@ -320,7 +319,7 @@ class _Run:
             warmup_steps, total_steps = settings.warmup_steps, settings.total_steps
             if settings.schedule == "cosine":
                 total_steps = settings.max_epochs * (self.task.n_train // self.batch_size)
-                warmup_steps = total_steps // _WARMUP
+                warmup_steps = int(WARMUP_SHARE * total_steps)
             rate = warmup_cosine(step, peak=settings.learning_rate, warmup_steps=warmup_steps, total_steps=total_steps)
         else:
             rate = self.plateau.rate if settings.schedule == "plateau" else settings.learning_rate

@@ -9,6 +9,8 @@ from unmask.training.early_stopping import improves
 
 #: The cosine ends at this share of the peak and stays there.
 FINAL_SHARE = 0.1
+#: Share of the steps that are warm-up where nothing else is asked for.
+WARMUP_SHARE = 0.05
 
 
 def warmup_cosine(step: int, *, peak: float, warmup_steps: int, total_steps: int) -> float:
