@@ -258,6 +258,12 @@ def test_constant_and_warmup_cosine_rates() -> None:
     assert [record.learning_rate for record in history] == pytest.approx([0.005, 0.01, 0.0016029, 0.001], rel=1e-4)
 
 
+@pytest.mark.parametrize(("name", "value"), [("schedule", "cosin"), ("optimizer", "adamw"), ("precision", "bf32")])
+def test_unknown_words_are_refused_with_what_is_near(name: str, value: str) -> None:
+    with pytest.raises(UsageError, match=f"training: {name} is '{value}'; did you mean"):
+        TrainingSettings(**{name: value})
+
+
 def test_the_cosine_ends_with_the_last_epoch() -> None:
     # 24 steps, of which one is warm-up: 10 % and 90 % of (1 + cos(pi i / 23)) / 2, at i = 4, 10, 16 and 22.
     history = train(Scripted([1.0] * 4), replace(SETTINGS, max_epochs=4, schedule="cosine"))

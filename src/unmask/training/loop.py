@@ -17,14 +17,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from unmask.artifacts import atomic_path
-from unmask.errors import TrainingError, UsageError
+from unmask.errors import TrainingError, UsageError, nearest
 from unmask.training.checkpoints import read_checkpoint, write_checkpoint
 from unmask.training.devices import Precision, pick_device, set_determinism
 from unmask.training.distributed import Processes, join_processes
@@ -34,6 +34,10 @@ from unmask.training.schedules import WARMUP_SHARE, Plateau, warmup_cosine
 LOG = "log.jsonl"
 #: Steps run plainly before a CUDA graph is captured, so that lazily made state exists.
 _STEPS_BEFORE_CAPTURE = 3
+
+
+Optimizer = Literal["adam", "radam"]
+Schedule = Literal["constant", "warmup-cosine", "cosine", "plateau"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +58,9 @@ class TrainingSettings:
 
     max_epochs: int = 100
     batch_size: int = 512
-    optimizer: Literal["adam", "radam"] = "adam"
+    optimizer: Optimizer = "adam"
     learning_rate: float = 1e-3
-    schedule: Literal["constant", "warmup-cosine", "cosine", "plateau"] = "constant"
+    schedule: Schedule = "constant"
     warmup_steps: int = 1000
     total_steps: int = 10_000
     gradient_clip: float | None = None
@@ -80,6 +84,9 @@ class TrainingSettings:
             # A rate of 0 trains nothing, but is of use in tests and benchmarks.
             if value is not None and not (math.isfinite(value) and (value > 0 or (may_be_zero and value == 0))):
                 mistakes.append(f"{name} is {value}; accepted: {'0 or more' if may_be_zero else 'more than 0'}")
+        for name, known in {"optimizer": Optimizer, "schedule": Schedule, "precision": Precision}.items():
+            if (value := getattr(self, name)) not in get_args(known):
+                mistakes.append(f"{name} is {value!r}; {nearest(str(value), get_args(known))}")
         if mistakes:
             raise UsageError("training: " + "; ".join(mistakes))
 
