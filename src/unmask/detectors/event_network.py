@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -90,9 +89,6 @@ class EventTask(Task):
         self.network.to(device)
         self.train, self.validation = self.train.to(device), self.validation.to(device)
         self.sample_index = self.sample_index.to(device)
-
-    def fingerprint(self) -> str:
-        return hashlib.sha256(self.identity.encode()).hexdigest()[:16]
 
 
 class BackgroundTask(EventTask):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -104,6 +103,3 @@ class FixedLengthTask(Task):
             noise = torch.randn(len(part), self.network.n_noise, device=part.device)
             total += self.network.loss(part, noise).double().sum()
         return float(total) / len(features)
-
-    def fingerprint(self) -> str:
-        return hashlib.sha256(self.identity.encode()).hexdigest()[:16]

@@ -140,6 +140,8 @@ class _MaskedTokenTask(Task):
     def __init__(self, network: MaskedTokenTransformer, tokens: TokenSet, validation: TokenSet, seed: int) -> None:
         self.network = network
         self.n_train = len(tokens)
+        content = hashlib.sha256(tokens.tokens.tobytes() + validation.tokens.tobytes())
+        self.identity = f"{content.hexdigest()} {network}"
         self.tokens, self.validation = torch.tensor(tokens.tokens), torch.tensor(validation.tokens)
         # The divergence rule compares losses on samples of equal size.
         drawn = np.random.default_rng(seed).permutation(len(tokens))[: len(validation)]
@@ -173,10 +175,3 @@ class _MaskedTokenTask(Task):
             batch = part.long()
             total += self.network.loss(batch, self.network.draw_masked_position(batch)).double() * len(batch)
         return float(total) / len(tokens)
-
-    def fingerprint(self) -> str:
-        content = hashlib.sha256()
-        for tokens in (self.tokens, self.validation):
-            content.update(tokens.cpu().numpy().tobytes())
-        content.update(repr(self.network).encode())
-        return content.hexdigest()[:16]

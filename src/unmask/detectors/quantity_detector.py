@@ -138,6 +138,7 @@ class QuantityTask(Task, Generic[Network]):
     ) -> None:
         self.network = network
         self.n_train = len(bins)
+        self.identity = f"{hashlib.sha256(bins.tobytes() + validation.tobytes()).hexdigest()} {network}"
         self.bins, self.validation = torch.from_numpy(bins), torch.from_numpy(validation)
         # The divergence rule compares losses on samples of equal size, of which always the same is known.
         drawn = np.random.default_rng(seed).permutation(len(bins))[: len(validation)]
@@ -174,10 +175,3 @@ class QuantityTask(Task, Generic[Network]):
         weights = [float(part[-1].sum()) for part in parts]
         losses = [float(self.network.loss(*part)) for part in parts]
         return float(np.average(losses, weights=weights))
-
-    def fingerprint(self) -> str:
-        content = hashlib.sha256()
-        for bins in (self.bins, self.validation):
-            content.update(bins.cpu().numpy().tobytes())
-        content.update(repr(self.network).encode())
-        return content.hexdigest()[:16]

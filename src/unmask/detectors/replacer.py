@@ -78,7 +78,7 @@ class Replacer(Copier):
         met_gev = torch.where(hides, _log_uniform(_MET_GEV, n, device), 0)
         changed = EventTensors(kinematics, types)
         copies = self.added(changed, new_types, pt_gev=_log_uniform(_PT_GEV, n, device), met_gev=met_gev, n_gone=n_gone)
-        return self.balanced(events, copies)
+        return self.balanced(events, copies)  # as the events were before momenta grew and objects were renamed
 
     def added(
         self,

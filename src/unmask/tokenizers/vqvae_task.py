@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 
 import numpy as np
@@ -44,7 +43,7 @@ class VQVAETask(Task):
     ) -> None:
         self.network, self.batch_size, self.log_pt_std = network, batch_size, log_pt_std
         self.n_train = len(train[0])
-        self._fingerprint = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+        self.identity = json.dumps(settings, sort_keys=True)
         # Positions that are padding in every event cost time and change nothing.
         self.train, self.validation = (
             (torch.from_numpy(features[:, :longest]), torch.from_numpy(types[:, :longest]))
@@ -110,6 +109,3 @@ class VQVAETask(Task):
             "perplexity": float(torch.exp(-torch.special.xlogy(share, share).sum())),
             "rms_log_pt": float((squares / n_real).sqrt()) * self.log_pt_std,
         }
-
-    def fingerprint(self) -> str:
-        return self._fingerprint
