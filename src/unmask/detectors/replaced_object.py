@@ -15,7 +15,7 @@ from unmask.networks.backbones import BackboneName, EventNetwork, SizeName
 from unmask.training import Task, TrainingSettings
 
 TRAINING = TrainingSettings(
-    max_epochs=20, learning_rate=2e-3, schedule="cosine", gradient_clip=1.0, min_improvement=0, patience=20
+    max_epochs=20, learning_rate=1e-3, schedule="cosine", gradient_clip=1.0, min_improvement=0, patience=20
 )
 
 

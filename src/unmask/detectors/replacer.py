@@ -113,15 +113,15 @@ class Replacer(Copier):
         return self.balanced(events, in_order(kinematics[:, :1], objects, types))
 
     def _rename(self, kinematics: Tensor, types: Tensor, renames: Tensor, preference: Tensor) -> None:
-        """Let some objects become others, in place; they are at least as hard as one of that type has to be."""
+        """Let some objects become others, in place."""
         n_renamed = torch.where(renames, torch.randint(1, _MAX_RENAMED + 1, renames.shape, device=types.device), 0)
         rank = torch.rand(types.shape, device=types.device).masked_fill(types == 0, 2.0).argsort(1).argsort(1)
         others = self._types(preference, types.shape[1])
         is_renamed = (types > 0) & (rank < n_renamed) & (others != types)
         types.copy_(torch.where(is_renamed, others, types))
-        log_pt, eta = kinematics[..., LOG_PT].maximum(self.least_log_pt[types]), kinematics[..., ETA]
+        _, log_pt, eta, phi = kinematics.unbind(-1)
         log_energy = log_pt + log_cosh(eta) + self.drawn(types)[1]
-        renamed = torch.stack([log_energy, log_pt, eta, kinematics[..., PHI]], -1)
+        renamed = torch.stack([log_energy, log_pt, eta, phi], -1)
         kinematics.copy_(torch.where(is_renamed[..., None], renamed, kinematics))
 
     def _types(self, preference: Tensor, n_objects: int) -> Tensor:
