@@ -95,6 +95,22 @@ def test_a_combination_follows_its_members(name: str) -> None:
         assert (training["max_epochs"], training["batch_size"]) == (3, 64)
 
 
+def test_settings_can_be_for_one_configuration_alone() -> None:
+    changes = {"training": {"max_epochs": 4}, "replaced": {"training": {"max_epochs": 2}}, "default": {"how": "or"}}
+    found = {one.name: one.detector_settings() for one in choose_configurations(load_study(DEFAULT), changes=changes)}
+    epochs = {name: settings["training"]["max_epochs"] for name, settings in found.items() if name != "default"}
+    assert epochs == {"quantities": 4, "replaced": 2, "objects": 4}
+    assert found["default"]["how"] == "or"
+    for wrong, message in (
+        ({"objects": {"drpout": 0.1}}, "did you mean 'dropout'"),
+        ({"default": {"hwo": "or"}}, "did you mean 'how'"),
+        ({"default": 5}, r"default=5: .* write default.SETTING=VALUE"),
+        ({"ddd": {"size": "light"}}, "ddd: unknown setting"),  # not of this study
+    ):
+        with pytest.raises(UsageError, match=message):
+            [one.detector_settings() for one in choose_configurations(load_study(DEFAULT), changes=wrong)]
+
+
 def test_combinations_that_cannot_be_made(tmp_path: Path) -> None:
     study, path = load_study("gluino"), tmp_path / "both.toml"
     table = '[detector]\nkind = "combination"\n'

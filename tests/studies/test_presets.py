@@ -60,6 +60,15 @@ def test_members_of_a_combination_share_changes_and_seed(tmp_path: Path) -> None
     assert either.settings() == {"how": "or"}
     with pytest.raises(UsageError, match=r"default-quantities, \[detector\]: backbone: unknown setting"):  # not of both
         load_preset("default").new_detector(changes={"backbone": "mlp"})
+    one = load_preset("default").new_detector(
+        changes={"training": {"max_epochs": 4}, "default-replaced": {"backbone": "mlp", "training": {"max_epochs": 2}}}
+    )
+    assert isinstance(one, CombinationDetector)
+    quantities, replaced = (member.settings() for member in one.members)
+    assert (quantities["training"]["max_epochs"], replaced["training"]["max_epochs"]) == (4, 2)
+    assert replaced["backbone"] == "mlp"
+    with pytest.raises(UsageError, match=r"default-replaced=2: .* write default-replaced.SETTING=VALUE"):
+        load_preset("default").new_detector(changes={"default-replaced": 2})
     path.write_text('[detector]\nkind = "combination"\nmembers = ["default-objects", "default-replaced"]\n')
     with pytest.raises(UsageError, match=r"the members of both need tokenizers, .* trained one by one, .*combine"):
         load_preset(str(path)).new_detector()

@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from unmask.artifacts import Json
 from unmask.config import checked_arguments, read_toml
 from unmask.detectors import Detector
 from unmask.errors import UsageError, nearest
-from unmask.studies.presets import Preset, load_preset, preset_names
+from unmask.studies.presets import Preset, changes_for, load_preset, own_changes, preset_names
 from unmask.tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    from unmask.detectors.combination import CombinationDetector
 
 #: The study of a user's own files.
 DEFAULT = "default"
@@ -89,6 +92,10 @@ class Configuration:
         """Make the detector, not fitted yet."""
         return self.preset.new_detector(tokenizer, self.detector_changes)
 
+    def new_combination(self, members: Sequence[Detector]) -> CombinationDetector:
+        """Make the combination of what was trained as its members, not calibrated yet."""
+        return self.preset.new_combination(members, self.detector_changes)
+
     def tokenizer_settings(self) -> dict[str, Json] | None:
         """All that the tokenizer depends on besides the events."""
         tokenizer = self.new_tokenizer()
@@ -96,7 +103,7 @@ class Configuration:
 
     def detector_settings(self) -> dict[str, Json]:
         """All that the detector depends on besides its tokenizer or members and the events."""
-        detector = self.preset.new_combination([]) if self.members else self.new_detector(self.new_tokenizer())
+        detector = self.new_combination([]) if self.members else self.new_detector(self.new_tokenizer())
         return {"kind": detector.kind} | _without_device(detector.settings())
 
 
@@ -124,7 +131,7 @@ def choose_configurations(
     Parameters
     ----------
     changes : settings of all that is trained that differ from those of the presets, those of the tokenizer in a table
-        ``tokenizer``.
+        ``tokenizer``, those of one configuration alone in a table of its name.
     epochs : at most that many for everything that is trained.
 
     Raises
@@ -136,25 +143,27 @@ def choose_configurations(
     known = study.presets()
     shared: dict[str, Any] = {"seed": seed, "device": device} | ({"max_epochs": epochs} if epochs else {})
     found: dict[str, Configuration] = {}
-    given: set[str] = set()
+    chosen: dict[str, tuple[Preset, dict[str, Preset]]] = {}
     for name in only or known:
         short, preset = _named(name, study)
-        if short in given:
+        if short in chosen:
             raise UsageError(f"configuration {short!r} is given twice")
-        given.add(short)
-        members = dict(_named(member, study) for member in preset.members)
+        chosen[short] = preset, dict(_named(member, study) for member in preset.members)
+    everyone = {name for short, (_, members) in chosen.items() for name in (short, *members)}
+    for short, (preset, members) in chosen.items():
         if len(members) < len(preset.members) or short in members:
             raise UsageError(f"{short} and its members {', '.join(preset.members)} need names that differ")
         for one, trained in (members or {short: preset}).items():
             if trained.members:
                 raise UsageError(f"{one}, a member of {short}, is a combination itself; name what it is made of")
-            configuration = _configuration(one, trained, changes or {}, shared)
+            configuration = _configuration(one, trained, changes_for(one, changes or {}, everyone), shared)
             if found.setdefault(one, configuration) != configuration:
                 raise UsageError(f"two configurations are called {one!r}: one of them is a member of a combination")
         if members:
             if short in found:
                 raise UsageError(f"two configurations are called {short!r}: one of them is a member of a combination")
-            found[short] = Configuration(short, preset, members=tuple(members))
+            rule = own_changes(short, changes or {})
+            found[short] = Configuration(short, preset, detector_changes=rule, members=tuple(members))
     bounds = [one for one in found.values() if not one.members and one.new_detector(one.new_tokenizer()).sees_signal]
     if bounds and only:
         raise UsageError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -91,14 +91,15 @@ class Preset:
         return ({"seed": shared["seed"]} if takes_seed else {}) | {**changes}
 
     def _new_members(self, changes: Mapping[str, Any], shared: Mapping[str, Any] | None) -> list[Detector]:
-        """Make the members of a combination, not fitted yet; ``changes`` are for all of them."""
+        """Make the members of a combination, not fitted yet; ``changes`` are for all, or for one under its name."""
         presets = [load_preset(name) for name in self.members]
         if any(preset.tokenizer or preset.members for preset in presets):
             raise UsageError(
                 f"the members of {self.name} need tokenizers, or are combinations: they are trained one by one, then "
                 "unmask combine validation.parquet --model ONE --model OTHER --out BOTH; or all by unmask study run"
             )
-        return [preset.new_detector(None, changes, shared) for preset in presets]
+        names = [preset.name for preset in presets]
+        return [preset.new_detector(None, changes_for(preset.name, changes, names), shared) for preset in presets]
 
     def new_combination(
         self, members: Sequence[Detector], changes: Mapping[str, Any] | None = None
@@ -132,6 +133,23 @@ def default_preset(detector: str) -> Preset:
         raise UsageError(f"unknown detector {detector!r}; {nearest(detector, DETECTORS)}")
     preset = Preset(detector, "", {}, {"kind": detector})
     return replace(preset, tokenizer={"kind": "lookup-table"}) if preset.detector_takes("tokenizer") else preset
+
+
+def changes_for(name: str, changes: Mapping[str, Any], everyone: Collection[str]) -> dict[str, Any]:
+    """Of changes for several detectors those for one: what is for all of them, then what is in a table of its name.
+
+    >>> changes_for("flow", {"dropout": 0.1, "flow": {"dropout": 0.2}, "ddd": {"size": "light"}}, ["flow", "ddd"])
+    {'dropout': 0.2}
+    """
+    return _merged({key: value for key, value in changes.items() if key not in everyone}, own_changes(name, changes))
+
+
+def own_changes(name: str, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is in a table of its name."""
+    own = changes.get(name, {})
+    if not isinstance(own, Mapping):
+        raise UsageError(f"{name}={own}: {name} is a detector; write {name}.SETTING=VALUE")
+    return own
 
 
 def load_preset(name: str) -> Preset:

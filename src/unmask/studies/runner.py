@@ -253,7 +253,7 @@ class StudyRun:
 
     def _combine(self, configuration: Configuration, folder: Path) -> None:
         members = [load_detector(self._model(name)) for name in configuration.members]
-        combination = configuration.preset.new_combination(members)
+        combination = configuration.new_combination(members)
         combination.calibrate(self._to_learn[1], device=self.device).save(folder)
 
     def _make_results(self) -> None:
