@@ -13,7 +13,9 @@ from unmask.detectors import load_detector
 from unmask.detectors.scores import read_scores
 from unmask.tokenizers import load_tokenizer, read_tokens
 
-FAST = ("--set", "training.max_epochs=2", "--set", "training.learning_rate=2e-3", "--set", "training.schedule=constant")
+PUBLISHED = ("--preset", "gluino-lut-456")
+FAST = (*PUBLISHED, "--set", "training.max_epochs=2", "--set", "training.learning_rate=2e-3", "--set",
+        "training.schedule=constant")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -175,11 +177,12 @@ def test_the_model_that_ships_can_be_tried_at_once(tmp_path: Path) -> None:
 
 def test_the_default_is_trained_scored_and_explained(events: Path, tmp_path: Path) -> None:
     out, scores = tmp_path / "both", tmp_path / "scores.parquet"
-    command = ("train", events / "train.parquet", "--validation", events / "validation.parquet", "--preset", "default",
-               "--out", out, "--seed", "3", "--set", "training.max_epochs=2", "--device", "cpu")  # fmt: skip
+    command = ("train", events / "train.parquet", "--validation", events / "validation.parquet", "--out", out,
+               "--seed", "3", "--set", "training.max_epochs=2", "--set", "default-quantities.training.max_epochs=3",
+               "--device", "cpu")  # fmt: skip
     trained = unmask(*command)
     assert trained.returncode == 0, trained.stderr
-    assert re.search(r"likelihood-ratio: 2 epochs .*\nreplaced-object: 2 epochs .*\n4,\d+ events -> ", trained.stdout)
+    assert re.search(r"likelihood-ratio: 3 epochs .*\nreplaced-object: 2 epochs .*\n4,\d+ events -> ", trained.stdout)
     scored = unmask("score", out, events / "test.parquet", "--out", scores, "--explain", "2")
     assert scored.returncode == 0, scored.stderr
     found = read_scores(scores)
@@ -212,7 +215,7 @@ def test_list_names_presets_tokenizers_and_detectors() -> None:
 )
 def test_wrong_settings_are_usage_errors(events: Path, tmp_path: Path, settings: tuple[str, ...], message: str) -> None:
     options = [part for setting in settings for part in ("--set", setting)]
-    result = unmask("train", events / "validation.parquet", "--out", tmp_path / "model", *options)
+    result = unmask("train", events / "validation.parquet", *PUBLISHED, "--out", tmp_path / "model", *options)
     assert result.returncode == 2, result.stderr
     assert message in result.stderr
     assert not (tmp_path / "model").exists()
@@ -231,5 +234,7 @@ def test_options_that_contradict_each_other(events: Path, model: Path, tmp_path:
     data = (events / "validation.parquet", "--out", tmp_path / "out")
     both = unmask("tokenizer", "fit", *data, "--kind", "lookup", "--preset", "gluino-vq-512")
     fitted = unmask("train", *data, "--tokenizer", model / "tokenizer", "--set", "tokenizer.n_bins=6")
+    without = unmask("train", *data, "--tokenizer", model / "tokenizer")
     figures = unmask("tokenizer", "show", model / "tokenizer", "--figures", tmp_path / "figures")
-    assert [result.returncode for result in (both, fitted, figures)] == [2, 2, 2]
+    assert [result.returncode for result in (both, fitted, without, figures)] == [2, 2, 2, 2]
+    assert "the detector of default has no tokenizer; give --preset" in without.stderr

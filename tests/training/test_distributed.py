@@ -163,7 +163,7 @@ def test_the_command_line_under_torchrun(tmp_path: Path, make_events: Callable[.
     training = ("max_epochs=2", "batch_size=64", "schedule=constant", "learning_rate=0.003")
     changes = ["dropout=0.0", "hidden=16", *(f"training.{change}" for change in training)]
     options = ("--device", "cpu", *(word for change in changes for word in ("--set", change)))
-    command = ("unmask", "train", tmp_path / "events.parquet", *options)
+    command = ("unmask", "train", tmp_path / "events.parquet", "--preset", "gluino-lut-456", *options)
     together = torchrun(*command, "--out", tmp_path / "together")
     assert together.returncode == 0, together.stderr
     assert together.stdout.count("best validation loss") == 1

@@ -49,12 +49,13 @@ def train(
         bool, typer.Option("--tensorboard", help="Also write TensorBoard files to OUT.run.")
     ] = False,
 ) -> None:
-    """Train a detector on background events; signal is refused. Without --preset or --detector: gluino-lut-456.
+    """Train a detector on background events; signal is refused. Without --preset or --detector: the preset default.
 
     The log and the checkpoints go to OUT.run: after an interruption run the same command again and it continues.
     On several GPUs: torchrun --nproc-per-node 4 -m unmask train ...
     Settings of the detector are changed with --set (dropout=0.1, training.max_epochs=20), those of the tokenizer with
-    --set tokenizer.n_bins=5. Of a combination, such as the preset default, they go to all members; how=or is its own.
+    --set tokenizer.n_bins=5. Of a combination, such as the preset default, they go to all members, or to one:
+    --set default-replaced.training.max_epochs=5; how=or is its own.
     """
     from unmask.artifacts import check_can_save
     from unmask.cli.console import IS_FIRST_PROCESS
@@ -69,14 +70,14 @@ def train(
 
     if preset and detector:
         raise UsageError("--preset names a detector already; leave out --detector, or --preset")
-    chosen = default_preset(detector) if detector else load_preset(preset or "gluino-lut-456")
+    chosen = default_preset(detector) if detector else load_preset(preset or "default")
     changes = parse_settings(settings)
     tokenizer_changes = changes.pop("tokenizer", {})
     shared = {"seed": seed, "device": device, "deterministic": deterministic}
     if tokenizer and tokenizer_changes:
         raise UsageError("--tokenizer is fitted already; leave out --set tokenizer...")
     if (tokenizer or tokenizer_changes) and not chosen.tokenizer:
-        raise UsageError(f"the detector of {chosen.name} has no tokenizer")
+        raise UsageError(f"the detector of {chosen.name} has no tokenizer; give --preset or --detector of one that has")
     if tokenizer_changes.get("kind", chosen.tokenizer.get("kind")) == "vqvae":
         tokenizer_changes["training"] = shared | tokenizer_changes.get("training", {})
     fitted = load_tokenizer(resolve(tokenizer)) if tokenizer else None
