@@ -12,6 +12,7 @@ from tests.cluster.conftest import make_model
 from tests.cluster.running import unmask
 from unmask import read_events
 from unmask.detectors.scores import Scores, read_scores
+from unmask.evaluation.calibration import ScoredBy
 from unmask.events.event_set import EventSet, concatenate_events
 from unmask.tables import table_files
 from unmask.tokenizers import concatenate_tokens, read_tokens
@@ -40,6 +41,8 @@ def test_scores_in_shards_are_those_of_one_process(model: Path, files: list[Path
     run_shards(["score", model, pattern, "--out", out, *options], 2)
     assert len(table_files(out)) == 5
     assert_same_scores(read_scores(out), read_scores(tmp_path / "serial.parquet"))
+    scored_by = ScoredBy.of_files([out, tmp_path / "serial.parquet"])  # so that thresholds of one are for the other
+    assert (len(scored_by.model or ""), scored_by.score) == (64, "mean")
 
     before = {path: path.stat().st_mtime_ns for path in out.iterdir()}
     again = unmask("score", model, pattern, "--out", out, *options, "--part-events", "1000", "--shard", "1/1")

@@ -179,8 +179,8 @@ def score(
             most.add(events, scores.score)
             yield scores
 
-    chosen = how or detector.settings().get("score")
-    facts = provenance(model=sha256_of_file(model / MANIFEST), detector=detector.kind, score=chosen, **reading.origin())
+    digest = sha256_of_file(model / MANIFEST)
+    facts = provenance(**detector.origin_of_scores(digest, how), **reading.origin())
     n_events = write_scores(out, scored(), provenance=facts)
     reading.report_skipped()
     console.print(f"{n_events:,} events -> {out}", highlight=False, soft_wrap=True)

@@ -157,7 +157,7 @@ def _write_scored(task: Task, events: Iterator[EventSet], facts: dict[str, Json]
     parts = (
         detector.scores(some, how=work.how, with_token_losses=work.token_losses, device=work.device) for some in events
     )
-    return write_scores(task.out, parts, provenance=facts)
+    return write_scores(task.out, parts, provenance=facts | detector.origin_of_scores(str(work.model), work.how))
 
 
 def _write_converted(task: Task, events: Iterator[EventSet], facts: dict[str, Json]) -> int:

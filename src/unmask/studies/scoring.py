@@ -94,9 +94,7 @@ class Scorer:
 
     def _write(self, detector: Detector, scores: Iterator[Scores], files: Sequence[Path], out: Path) -> dict[str, Json]:
         facts = provenance(
-            model=sha256_of_file(self.model / MANIFEST),
-            detector=detector.kind,
-            score=detector.settings().get("score"),
+            **detector.origin_of_scores(sha256_of_file(self.model / MANIFEST)),
             inputs=[{"file": path.name, "sha256": sha256_of_file(path)} for path in files],
         )
         write_scores(out, scores, provenance=facts)
