@@ -11,6 +11,9 @@ from typing import Any, get_type_hints
 
 from unmask.errors import BadDataError, UsageError, nearest
 
+#: Tables within the settings of a detector.
+GROUPS = ("training", "tokenizer")
+
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file."""

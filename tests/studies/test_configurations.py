@@ -101,11 +101,14 @@ def test_settings_can_be_for_one_configuration_alone() -> None:
     epochs = {name: settings["training"]["max_epochs"] for name, settings in found.items() if name != "default"}
     assert epochs == {"quantities": 4, "replaced": 2, "objects": 4}
     assert found["default"]["how"] == "or"
+    by_preset = choose_configurations(load_study(DEFAULT), ["default"], changes={"default-replaced": {"dropout": 0.3}})
+    assert [one.detector_settings().get("dropout") for one in by_preset] == [0.0, 0.3, None]
     for wrong, message in (
         ({"objects": {"drpout": 0.1}}, "did you mean 'dropout'"),
         ({"default": {"hwo": "or"}}, "did you mean 'how'"),
         ({"default": 5}, r"default=5: .* write default.SETTING=VALUE"),
-        ({"ddd": {"size": "light"}}, "ddd: unknown setting"),  # not of this study
+        ({"default": {"members": ["ddd"]}}, "members are named in a TOML file"),
+        ({"replacd": {"dropout": 0.1}}, "no detector 'replacd' to change; did you mean 'replaced'"),
     ):
         with pytest.raises(UsageError, match=message):
             [one.detector_settings() for one in choose_configurations(load_study(DEFAULT), changes=wrong)]

@@ -56,8 +56,8 @@ def test_members_of_a_combination_share_changes_and_seed(tmp_path: Path) -> None
     network, forest = (member.settings() for member in both.members)
     assert (network["training"]["seed"], network["training"]["max_epochs"]) == (7, 3)
     assert forest["seed"] == 7
-    either = load_preset("default").new_detector(changes={"how": "or"})
-    assert either.settings() == {"how": "or"}
+    for either in ({"how": "or"}, {"default": {"how": "or"}}):
+        assert load_preset("default").new_detector(changes=either).settings() == {"how": "or"}
     with pytest.raises(UsageError, match=r"default-quantities, \[detector\]: backbone: unknown setting"):  # not of both
         load_preset("default").new_detector(changes={"backbone": "mlp"})
     one = load_preset("default").new_detector(

@@ -17,7 +17,10 @@ OutOption = Annotated[Path, typer.Option("--out", "-o", help="Folder to write to
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="NAME=VALUE", help="Change a setting: n_bins=5, training.max_epochs=20 (repeatable)."
+        "--set",
+        metavar="NAME=VALUE",
+        help="Change a setting: n_bins=5, training.max_epochs=20; of one detector of several: "
+        "default-replaced.training.max_epochs=20 (repeatable).",
     ),
 ]
 SeedOption = Annotated[int, typer.Option(help="Seed of the split and of the training.")]
@@ -53,10 +56,19 @@ def parse_settings(texts: list[str] | None) -> dict[str, Any]:
             if not isinstance(table, dict):
                 raise UsageError(f"--set {text!r}: {part} has been given a value of its own")
         table[key] = parsed
-    for name in ("training", "tokenizer"):
-        if not isinstance(settings.get(name, {}), dict):
-            raise UsageError(f"--set {name}={settings[name]}: {name} is a group; write {name}.SETTING=VALUE")
+    _check_groups(settings)
     return settings
+
+
+def _check_groups(settings: dict[str, Any]) -> None:
+    from unmask.config import GROUPS
+    from unmask.errors import UsageError
+
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            _check_groups(value)
+        elif name in GROUPS:
+            raise UsageError(f"--set {name}={value}: {name} is a group; write {name}.SETTING=VALUE")
 
 
 def training_and_validation(

@@ -149,14 +149,20 @@ def choose_configurations(
         if short in chosen:
             raise UsageError(f"configuration {short!r} is given twice")
         chosen[short] = preset, dict(_named(member, study) for member in preset.members)
-    everyone = {name for short, (_, members) in chosen.items() for name in (short, *members)}
+    everyone = {
+        name
+        for short, (preset, members) in chosen.items()
+        for one, trained in {short: preset, **members}.items()
+        for name in (one, trained.name)
+    }
     for short, (preset, members) in chosen.items():
         if len(members) < len(preset.members) or short in members:
             raise UsageError(f"{short} and its members {', '.join(preset.members)} need names that differ")
         for one, trained in (members or {short: preset}).items():
             if trained.members:
                 raise UsageError(f"{one}, a member of {short}, is a combination itself; name what it is made of")
-            configuration = _configuration(one, trained, changes_for(one, changes or {}, everyone), shared)
+            mine = changes_for((one, trained.name), changes or {}, everyone)
+            configuration = _configuration(one, trained, mine, shared)
             if found.setdefault(one, configuration) != configuration:
                 raise UsageError(f"two configurations are called {one!r}: one of them is a member of a combination")
         if members:

@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unmask.config import checked_arguments, read_toml
+from unmask.config import GROUPS, checked_arguments, read_toml
 from unmask.detectors import KINDS as DETECTORS
 from unmask.detectors import Detector, detector_class
 from unmask.errors import UsageError, nearest
@@ -53,7 +53,10 @@ class Preset:
         """Make the detector, not fitted yet; ``changes`` override settings, ``shared`` is for :meth:`with_shared`."""
         if self.members:
             given = {**(changes or {})}
-            rule = {"how": given.pop("how")} if "how" in given else {}
+            rule = own_changes(self.name, given)
+            given.pop(self.name, None)
+            if "how" in given:
+                rule = {**rule, "how": given.pop("how")}
             return self.new_combination(self._new_members(given, shared), rule)
         where = f"{self.name}, [detector]"
         changes = self.with_shared(changes or {}, shared or {})
@@ -99,7 +102,7 @@ class Preset:
                 "unmask combine validation.parquet --model ONE --model OTHER --out BOTH; or all by unmask study run"
             )
         names = [preset.name for preset in presets]
-        return [preset.new_detector(None, changes_for(preset.name, changes, names), shared) for preset in presets]
+        return [preset.new_detector(None, changes_for([preset.name], changes, names), shared) for preset in presets]
 
     def new_combination(
         self, members: Sequence[Detector], changes: Mapping[str, Any] | None = None
@@ -110,6 +113,8 @@ class Preset:
         settings = {key: value for key, value in self.detector.items() if key not in ("kind", "members")}
         settings |= changes or {}
         where = f"{self.name}, [detector]"
+        if "members" in settings:
+            raise UsageError(f"{where}: members are named in a TOML file, see unmask list and --preset")
         return CombinationDetector(
             **checked_arguments(CombinationDetector, settings | {"members": members}, where=where)
         )
@@ -135,13 +140,19 @@ def default_preset(detector: str) -> Preset:
     return replace(preset, tokenizer={"kind": "lookup-table"}) if preset.detector_takes("tokenizer") else preset
 
 
-def changes_for(name: str, changes: Mapping[str, Any], everyone: Collection[str]) -> dict[str, Any]:
+def changes_for(names: Collection[str], changes: Mapping[str, Any], everyone: Collection[str]) -> dict[str, Any]:
     """Of changes for several detectors those for one: what is for all of them, then what is in a table of its name.
 
-    >>> changes_for("flow", {"dropout": 0.1, "flow": {"dropout": 0.2}, "ddd": {"size": "light"}}, ["flow", "ddd"])
+    >>> changes_for(["flow"], {"dropout": 0.1, "flow": {"dropout": 0.2}, "ddd": {"size": "light"}}, ["flow", "ddd"])
     {'dropout': 0.2}
     """
-    return _merged({key: value for key, value in changes.items() if key not in everyone}, own_changes(name, changes))
+    for key, value in changes.items():
+        if isinstance(value, Mapping) and key not in (*GROUPS, *everyone):
+            raise UsageError(f"no detector {key!r} to change; {nearest(key, everyone)}")
+    mine = {key: value for key, value in changes.items() if key not in everyone}
+    for name in names:
+        mine = _merged(mine, own_changes(name, changes))
+    return mine
 
 
 def own_changes(name: str, changes: Mapping[str, Any]) -> Mapping[str, Any]:
