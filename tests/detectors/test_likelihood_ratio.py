@@ -15,7 +15,7 @@ from unmask.detectors.likelihood_ratio import LikelihoodRatioDetector, ScoreName
 from unmask.detectors.tail_bins import TailBins
 from unmask.errors import UsageError
 from unmask.evaluation.metrics import roc_auc
-from unmask.events.event_set import EventSet
+from unmask.events.event_set import EventSet, Names
 from unmask.training import TrainingSettings
 
 TRAINING = TrainingSettings(max_epochs=6, batch_size=256, learning_rate=3e-3, device="cpu")
@@ -174,3 +174,21 @@ def test_shares_within_the_last_bin_add_up() -> None:
     excess = np.linspace(0, 40, 4001)
     shares = np.exp(continuous.log_share_at(continuous.edges[-1] + excess * continuous.tail_scale, stretch=2.0))
     assert np.trapezoid(shares, excess) == pytest.approx(1, abs=1e-3)
+
+
+def test_rare_processes_that_are_known_can_be_found_less_odd(background: EventSet) -> None:
+    many = background.n_objects >= np.quantile(background.n_objects, 0.98)
+
+    def fitted(events: EventSet, power: float) -> LikelihoodRatioDetector:
+        new = LikelihoodRatioDetector(hidden=16, n_heads=2, process_power=power, training=TRAINING, seed=1)
+        return new.fit(events[:6000], events[6000:7000])
+
+    named = replace(background, process_names=Names.of(np.where(many, "rare", "usual")))
+    as_it_comes, known = (fitted(named, power).score_events(background[many]).mean() for power in (1.0, 0.3))
+    assert known < as_it_comes - 0.3
+    # Of one process there is nothing to balance.
+    one = replace(background, process_names=Names.constant("all", len(background)))
+    same = [fitted(one, power).score_events(background[:50]) for power in (1.0, 0.3)]
+    np.testing.assert_array_equal(*same)
+    with pytest.raises(UsageError, match=r"process_power is 1\.5; accepted: 0 to 1"):
+        fitted(named, 1.5)

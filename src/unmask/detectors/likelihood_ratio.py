@@ -42,6 +42,8 @@ class LikelihoodRatioDetector(QuantityDetector[MaskedQuantityTransformer]):
     score : "root-ratio", twice the logarithm of the mean of the square root of q / p over all subsets of the
         quantities; "mean-ratio", the mean of log q - log p; "joint-ratio", that of all quantities together;
         "improbability", -log p of all quantities together, without alternative.
+    process_power : in training a process of background counts as this power of its share: 1 as it comes; less, and rare
+        processes are learnt too, so that what is known is not found odd because there is little of it; 0, all alike.
     hidden, n_layers, n_heads, ffn_expansion, dropout : see
         :class:`~unmask.networks.masked_quantity.MaskedQuantityTransformer`.
     training : how the network is trained.
@@ -57,6 +59,7 @@ class LikelihoodRatioDetector(QuantityDetector[MaskedQuantityTransformer]):
         *,
         quantities: tuple[QuantityName, ...] = SEVEN_QUANTITIES,
         score: ScoreName = "root-ratio",
+        process_power: float = 1.0,
         hidden: int = 32,
         n_layers: int = 2,
         n_heads: int = 4,
@@ -66,6 +69,7 @@ class LikelihoodRatioDetector(QuantityDetector[MaskedQuantityTransformer]):
         seed: int | None = None,
     ) -> None:
         self.score: ScoreName = score
+        self.process_power = process_power
         super().__init__(
             quantities=quantities,
             hidden=hidden,
@@ -80,6 +84,8 @@ class LikelihoodRatioDetector(QuantityDetector[MaskedQuantityTransformer]):
     def _fit(self, train: EventSet, validation: EventSet, run_folder: Path | None, reporter: Reporter | None) -> None:
         if self.score not in get_args(ScoreName):
             raise UsageError(f"score {self.score!r}; accepted: {', '.join(get_args(ScoreName))}")
+        if not 0 <= self.process_power <= 1:
+            raise UsageError(f"process_power is {self.process_power}; accepted: 0 to 1")
         super()._fit(train, validation, run_folder, reporter)
         self.alternatives_ = {
             name: BroadAlternative.fit(self.bins_[name], values)
@@ -91,7 +97,10 @@ class LikelihoodRatioDetector(QuantityDetector[MaskedQuantityTransformer]):
 
     def _new_task(self, network: MaskedQuantityTransformer, train: EventSet, validation: EventSet) -> Task:
         train_bins, validation_bins = (self._bins(self._values(events)) for events in (train, validation))
-        return _MaskedQuantityTask(network, train_bins, validation_bins, self.training.seed)
+        power, weights = self.process_power, None
+        if power != 1:
+            weights = _process_weights(train, power), _process_weights(validation, power)
+        return _MaskedQuantityTask(network, train_bins, validation_bins, self.training.seed, weights)
 
     def _surprises(self, events: EventSet, device: str) -> npt.NDArray[np.float64]:
         """Of every subset but the empty one log q - log p, or only -log p, (n_events, 2^quantities - 1)."""
@@ -143,6 +152,13 @@ class LikelihoodRatioDetector(QuantityDetector[MaskedQuantityTransformer]):
         shares = {name: arrays.pop(f"background.{name}") for name in self.quantities}
         super()._restore(arrays, facts)
         self.alternatives_ = {name: BroadAlternative(self.bins_[name], share) for name, share in shares.items()}
+
+
+def _process_weights(events: EventSet, power: float) -> npt.NDArray[np.float64]:
+    """Weights (n_events,), 1 in the mean, with which processes have shares like this power of their own."""
+    n = np.bincount(events.process_names.code)[events.process_names.code].astype(np.float64)
+    weights = n ** (power - 1)
+    return np.asarray(weights / weights.mean())
 
 
 def _in_digits(log_number: float) -> str:

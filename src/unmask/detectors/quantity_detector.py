@@ -129,22 +129,35 @@ class QuantityDetector(NetworkDetector[Network], Generic[Network]):
 
 
 class QuantityTask(Task, Generic[Network]):
-    """What is known of an event is drawn anew in each epoch; the loss is the cross-entropy of the bins."""
+    """What is known of an event is drawn anew in each epoch; the loss is the cross-entropy of the bins.
+
+    Events count with ``weights``, those of training and of validation, if these are given.
+    """
 
     network: Network
 
     def __init__(
-        self, network: Network, bins: npt.NDArray[np.int64], validation: npt.NDArray[np.int64], seed: int
+        self,
+        network: Network,
+        bins: npt.NDArray[np.int64],
+        validation: npt.NDArray[np.int64],
+        seed: int,
+        weights: tuple[FloatArray, FloatArray] | None = None,
     ) -> None:
         self.network = network
         self.n_train = len(bins)
-        self.identity = f"{hashlib.sha256(bins.tobytes() + validation.tobytes()).hexdigest()} {network}"
+        event_weight, validation_weight = weights or (np.ones(len(bins)), np.ones(len(validation)))
+        data = (bins, validation, *(weights or ()))
+        self.identity = f"{hashlib.sha256(b''.join(one.tobytes() for one in data)).hexdigest()} {network}"
         self.bins, self.validation = torch.from_numpy(bins), torch.from_numpy(validation)
+        self.event_weight = torch.from_numpy(event_weight).float()
         # The divergence rule compares losses on samples of equal size, of which always the same is known.
-        drawn = np.random.default_rng(seed).permutation(len(bins))[: len(validation)]
-        self.training_sample = self.bins[torch.from_numpy(np.sort(drawn))]
+        drawn = torch.from_numpy(np.sort(np.random.default_rng(seed).permutation(len(bins))[: len(validation)]))
+        self.training_sample = self.bins[drawn]
         self.validation_tokens, self.validation_weight = self.draw(self.validation)
+        self.validation_weight *= torch.from_numpy(validation_weight).float()
         self.sample_tokens, self.sample_weight = self.draw(self.training_sample)
+        self.sample_weight *= self.event_weight[drawn]
         self.tokens, self.weight = torch.zeros_like(self.bins), torch.zeros(len(bins))
 
     @abstractmethod
@@ -159,7 +172,7 @@ class QuantityTask(Task, Generic[Network]):
     def start_epoch(self) -> None:
         tokens, weight = self.draw(self.bins)
         self.tokens.copy_(tokens)
-        self.weight.copy_(weight)
+        self.weight.copy_(weight * self.event_weight)
 
     def training_loss(self, index: Tensor) -> Tensor:
         return self.network.loss(self.bins[index], self.tokens[index], self.weight[index])
