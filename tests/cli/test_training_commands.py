@@ -209,7 +209,7 @@ def test_list_names_presets_tokenizers_and_detectors() -> None:
         (("training.learning_rate=nan",), "learning_rate is nan; accepted: 0 or more"),
         (("dropout=2",), "dropout is 2"),
         (("training=5",), "training is a group"),
-        (("tokenizer.training=5",), "training is a group"),
+        (("tokenizer.training=5",), "training is a group; write tokenizer.training.SETTING"),
         (("a=1", "a.b=2"), "a has been given a value"),
         (("drpout=0.1",), "did you mean 'dropout'"),
     ],

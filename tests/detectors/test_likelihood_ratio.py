@@ -13,7 +13,7 @@ from unmask.detectors.broad_alternative import BroadAlternative
 from unmask.detectors.insertions import insert
 from unmask.detectors.likelihood_ratio import LikelihoodRatioDetector, ScoreName
 from unmask.detectors.tail_bins import TailBins
-from unmask.errors import UsageError
+from unmask.errors import TrainingError, UsageError
 from unmask.evaluation.metrics import roc_auc
 from unmask.events.event_set import EventSet, Names
 from unmask.training import TrainingSettings
@@ -176,12 +176,13 @@ def test_shares_within_the_last_bin_add_up() -> None:
     assert np.trapezoid(shares, excess) == pytest.approx(1, abs=1e-3)
 
 
-def test_rare_processes_that_are_known_can_be_found_less_odd(background: EventSet) -> None:
+def test_rare_processes_that_are_known_can_be_found_less_odd(background: EventSet, tmp_path: Path) -> None:
     many = background.n_objects >= np.quantile(background.n_objects, 0.98)
 
     def fitted(events: EventSet, power: float) -> LikelihoodRatioDetector:
         new = LikelihoodRatioDetector(hidden=16, n_heads=2, process_power=power, training=TRAINING, seed=1)
-        return new.fit(events[:6000], events[6000:7000])
+        folder = None if power == 1 else tmp_path / events.process_names.words[0]
+        return new.fit(events[:6000], events[6000:7000], run_folder=folder)
 
     named = replace(background, process_names=Names.of(np.where(many, "rare", "usual")))
     as_it_comes, known = (fitted(named, power).score_events(background[many]).mean() for power in (1.0, 0.3))
@@ -190,5 +191,7 @@ def test_rare_processes_that_are_known_can_be_found_less_odd(background: EventSe
     one = replace(background, process_names=Names.constant("all", len(background)))
     same = [fitted(one, power).score_events(background[:50]) for power in (1.0, 0.3)]
     np.testing.assert_array_equal(*same)
+    with pytest.raises(TrainingError, match="a run with other settings"):
+        fitted(named, 0.6)
     with pytest.raises(UsageError, match=r"process_power is 1\.5; accepted: 0 to 1"):
         fitted(named, 1.5)

@@ -103,6 +103,9 @@ def test_settings_can_be_for_one_configuration_alone() -> None:
     assert found["default"]["how"] == "or"
     by_preset = choose_configurations(load_study(DEFAULT), ["default"], changes={"default-replaced": {"dropout": 0.3}})
     assert [one.detector_settings().get("dropout") for one in by_preset] == [0.0, 0.3, None]
+    for name in ("flow-deep-svdd", "gluino-flow-deep-svdd"):  # in the study's tables, and as a preset
+        *_, either = choose_configurations(load_study("gluino"), ["flow-deep-svdd"], changes={name: {"how": "or"}})
+        assert either.detector_settings()["how"] == "or"
     for wrong, message in (
         ({"objects": {"drpout": 0.1}}, "did you mean 'dropout'"),
         ({"default": {"hwo": "or"}}, "did you mean 'how'"),

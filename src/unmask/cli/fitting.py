@@ -60,15 +60,15 @@ def parse_settings(texts: list[str] | None) -> dict[str, Any]:
     return settings
 
 
-def _check_groups(settings: dict[str, Any]) -> None:
+def _check_groups(settings: dict[str, Any], within: str = "") -> None:
     from unmask.config import GROUPS
     from unmask.errors import UsageError
 
     for name, value in settings.items():
         if isinstance(value, dict):
-            _check_groups(value)
+            _check_groups(value, f"{within}{name}.")
         elif name in GROUPS:
-            raise UsageError(f"--set {name}={value}: {name} is a group; write {name}.SETTING=VALUE")
+            raise UsageError(f"--set {within}{name}={value}: {name} is a group; write {within}{name}.SETTING=VALUE")
 
 
 def training_and_validation(

@@ -44,6 +44,7 @@ class LikelihoodRatioDetector(QuantityDetector[MaskedQuantityTransformer]):
         "improbability", -log p of all quantities together, without alternative.
     process_power : in training a process of background counts as this power of its share: 1 as it comes; less, and rare
         processes are learnt too, so that what is known is not found odd because there is little of it; 0, all alike.
+        Events without a process have the name of their file instead.
     hidden, n_layers, n_heads, ffn_expansion, dropout : see
         :class:`~unmask.networks.masked_quantity.MaskedQuantityTransformer`.
     training : how the network is trained.

@@ -149,12 +149,12 @@ def choose_configurations(
         if short in chosen:
             raise UsageError(f"configuration {short!r} is given twice")
         chosen[short] = preset, dict(_named(member, study) for member in preset.members)
-    everyone = {
+    everyone = [
         name
         for short, (preset, members) in chosen.items()
         for one, trained in {short: preset, **members}.items()
-        for name in (one, trained.name)
-    }
+        for name in dict.fromkeys((one, trained.name))
+    ]
     for short, (preset, members) in chosen.items():
         if len(members) < len(preset.members) or short in members:
             raise UsageError(f"{short} and its members {', '.join(preset.members)} need names that differ")
@@ -168,7 +168,7 @@ def choose_configurations(
         if members:
             if short in found:
                 raise UsageError(f"two configurations are called {short!r}: one of them is a member of a combination")
-            rule = own_changes(short, changes or {})
+            rule = own_changes((short, preset.name), changes or {})
             found[short] = Configuration(short, preset, detector_changes=rule, members=tuple(members))
     bounds = [one for one in found.values() if not one.members and one.new_detector(one.new_tokenizer()).sees_signal]
     if bounds and only:

@@ -53,10 +53,10 @@ class Preset:
         """Make the detector, not fitted yet; ``changes`` override settings, ``shared`` is for :meth:`with_shared`."""
         if self.members:
             given = {**(changes or {})}
-            rule = own_changes(self.name, given)
+            rule = own_changes([self.name], given)
             given.pop(self.name, None)
             if "how" in given:
-                rule = {**rule, "how": given.pop("how")}
+                rule["how"] = given.pop("how")
             return self.new_combination(self._new_members(given, shared), rule)
         where = f"{self.name}, [detector]"
         changes = self.with_shared(changes or {}, shared or {})
@@ -141,7 +141,7 @@ def default_preset(detector: str) -> Preset:
 
 
 def changes_for(names: Collection[str], changes: Mapping[str, Any], everyone: Collection[str]) -> dict[str, Any]:
-    """Of changes for several detectors those for one: what is for all of them, then what is in a table of its name.
+    """Of changes for several detectors those for one: what is for all of them, then what is in tables of its names.
 
     >>> changes_for(["flow"], {"dropout": 0.1, "flow": {"dropout": 0.2}, "ddd": {"size": "light"}}, ["flow", "ddd"])
     {'dropout': 0.2}
@@ -149,18 +149,19 @@ def changes_for(names: Collection[str], changes: Mapping[str, Any], everyone: Co
     for key, value in changes.items():
         if isinstance(value, Mapping) and key not in (*GROUPS, *everyone):
             raise UsageError(f"no detector {key!r} to change; {nearest(key, everyone)}")
-    mine = {key: value for key, value in changes.items() if key not in everyone}
+    for_all = {key: value for key, value in changes.items() if key not in everyone}
+    return _merged(for_all, own_changes(names, changes))
+
+
+def own_changes(names: Collection[str], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """What is in tables of these names."""
+    found: dict[str, Any] = {}
     for name in names:
-        mine = _merged(mine, own_changes(name, changes))
-    return mine
-
-
-def own_changes(name: str, changes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What is in a table of its name."""
-    own = changes.get(name, {})
-    if not isinstance(own, Mapping):
-        raise UsageError(f"{name}={own}: {name} is a detector; write {name}.SETTING=VALUE")
-    return own
+        own = changes.get(name, {})
+        if not isinstance(own, Mapping):
+            raise UsageError(f"{name}={own}: {name} is a detector; write {name}.SETTING=VALUE")
+        found = _merged(found, own)
+    return found
 
 
 def load_preset(name: str) -> Preset:
