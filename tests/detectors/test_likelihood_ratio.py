@@ -179,16 +179,21 @@ def test_shares_within_the_last_bin_add_up() -> None:
 def test_rare_processes_that_are_known_can_be_found_less_odd(background: EventSet, tmp_path: Path) -> None:
     many = background.n_objects >= np.quantile(background.n_objects, 0.98)
 
-    def fitted(events: EventSet, power: float) -> LikelihoodRatioDetector:
+    def fitted(events: EventSet, power: float, validation: EventSet | None = None) -> LikelihoodRatioDetector:
         new = LikelihoodRatioDetector(hidden=16, n_heads=2, process_power=power, training=TRAINING, seed=1)
-        folder = None if power == 1 else tmp_path / events.process_names.words[0]
-        return new.fit(events[:6000], events[6000:7000], run_folder=folder)
+        folder = None if power == 1 or validation else tmp_path / events.process_names.words[0]
+        return new.fit(events[:6000], validation or events[6000:7000], run_folder=folder)
 
     named = replace(background, process_names=Names.of(np.where(many, "rare", "usual")))
-    as_it_comes, known = (fitted(named, power).score_events(background[many]).mean() for power in (1.0, 0.3))
-    assert known < as_it_comes - 0.3
+    usual, known = fitted(named, 1.0), fitted(named, 0.3)
+    as_it_comes, less_odd = (each.score_events(background[many]).mean() for each in (usual, known))
+    assert less_odd < as_it_comes - 0.3
     # Of one process there is nothing to balance.
     one = replace(background, process_names=Names.constant("all", len(background)))
+    # The best epoch is chosen with weights too.
+    unweighted = fitted(named, 0.3, one[6000:7000]).history_[0]
+    assert unweighted.training_loss == known.history_[0].training_loss
+    assert unweighted.validation_loss != pytest.approx(known.history_[0].validation_loss, abs=0.01)
     same = [fitted(one, power).score_events(background[:50]) for power in (1.0, 0.3)]
     np.testing.assert_array_equal(*same)
     with pytest.raises(TrainingError, match="a run with other settings"):

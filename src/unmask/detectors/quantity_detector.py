@@ -146,23 +146,25 @@ class QuantityTask(Task, Generic[Network]):
     ) -> None:
         self.network = network
         self.n_train = len(bins)
-        event_weight, validation_weight = weights or (np.ones(len(bins)), np.ones(len(validation)))
         data = (bins, validation, *(weights or ()))
         self.identity = f"{hashlib.sha256(b''.join(one.tobytes() for one in data)).hexdigest()} {network}"
         self.bins, self.validation = torch.from_numpy(bins), torch.from_numpy(validation)
-        self.event_weight = torch.from_numpy(event_weight).float()
+        weights = weights or (np.ones(len(bins)), np.ones(len(validation)))
+        self.event_weight, validation_weight = (torch.from_numpy(one).float() for one in weights)
         # The divergence rule compares losses on samples of equal size, of which always the same is known.
         drawn = torch.from_numpy(np.sort(np.random.default_rng(seed).permutation(len(bins))[: len(validation)]))
         self.training_sample = self.bins[drawn]
-        self.validation_tokens, self.validation_weight = self.draw(self.validation)
-        self.validation_weight *= torch.from_numpy(validation_weight).float()
-        self.sample_tokens, self.sample_weight = self.draw(self.training_sample)
-        self.sample_weight *= self.event_weight[drawn]
+        self.validation_tokens, self.validation_weight = self._drawn(self.validation, validation_weight)
+        self.sample_tokens, self.sample_weight = self._drawn(self.training_sample, self.event_weight[drawn])
         self.tokens, self.weight = torch.zeros_like(self.bins), torch.zeros(len(bins))
 
     @abstractmethod
     def draw(self, bins: Tensor) -> tuple[Tensor, Tensor]:
         """Draw what is known of events in ``bins``: tokens (batch, quantities), and weights of the events (batch,)."""
+
+    def _drawn(self, bins: Tensor, event_weight: Tensor) -> tuple[Tensor, Tensor]:
+        tokens, weight = self.draw(bins)
+        return tokens, weight * event_weight
 
     def to(self, device: torch.device) -> None:
         for name, value in vars(self).items():
@@ -170,9 +172,9 @@ class QuantityTask(Task, Generic[Network]):
                 setattr(self, name, value.to(device))
 
     def start_epoch(self) -> None:
-        tokens, weight = self.draw(self.bins)
+        tokens, weight = self._drawn(self.bins, self.event_weight)
         self.tokens.copy_(tokens)
-        self.weight.copy_(weight * self.event_weight)
+        self.weight.copy_(weight)
 
     def training_loss(self, index: Tensor) -> Tensor:
         return self.network.loss(self.bins[index], self.tokens[index], self.weight[index])

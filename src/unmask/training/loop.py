@@ -229,7 +229,7 @@ class _Run:
         self.step: Callable[[Tensor], None] = self._plain_step
         self.n_plain_steps = 0
         self.loss_sum = torch.zeros((), device=device)
-        self.fingerprint = task.fingerprint()  # once: it may read all data
+        self.fingerprint = task.fingerprint()
 
     def epoch(self, reporter: Reporter) -> None:
         settings, epoch = self.settings, len(self.history)
