@@ -26,7 +26,7 @@ $(BIN)/.run: pyproject.toml constraints.txt
 	@touch $@
 
 $(BIN)/.dev: $(BIN)/.run
-	$(INSTALL) --editable '.[root,plot,tune,dask,flow]' --group dev
+	$(INSTALL) --editable '.[root,plot,tune,dask,flow,sim]' --group dev
 	@touch $@
 
 demo: $(BIN)/.run  ## the main job, end to end, on the sample that ships with the package

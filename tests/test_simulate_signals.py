@@ -1,0 +1,82 @@
+"""The script that simulates signals: its events are what it says, and of the selection that it names."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unmask import EventSet, read_events
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "simulate_signals.py"
+
+
+def simulated(out: Path, name: str, n_events: int, seed: int = 1) -> EventSet:
+    arguments = [name, "--events", str(n_events), "--seed", str(seed), "--out", str(out)]
+    subprocess.run([sys.executable, str(SCRIPT), *arguments], check=True, capture_output=True)
+    return read_events(out)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _needs_pythia() -> None:
+    pytest.importorskip("pythia8mc", reason="needs the extra sim")
+    pytest.importorskip("fastjet", reason="needs the extra sim")
+
+
+def test_a_stop_becomes_a_b_quark_and_a_lepton_of_its_mass(tmp_path: Path) -> None:
+    events = simulated(tmp_path / "stop.csv.gz", "stop_rpv_1000", 120)
+    assert len(events) == 120
+    is_lepton = (events.tag >= 3) & (events.tag <= 6)
+    is_jet = (events.tag == 1) | (events.tag == 2)
+    assert (is_lepton.sum(axis=1) >= 2).all()
+    assert (events.met_mev >= 50e3).all()
+    assert (np.where(is_jet, events.pt_mev, 0).sum(axis=1) >= 50e3).all()
+    masses = [best_mass(events, i) for i in np.flatnonzero(is_jet.sum(axis=1) >= 2)]
+    assert 850 < np.median(masses) < 1050  # a little is lost from the jets
+
+
+def best_mass(events: EventSet, i: int) -> float:
+    """Mean mass, in GeV, of the hardest jets and leptons in two pairs that are as alike as can be."""
+    pt, eta, phi, tag = events.pt_mev[i], events.eta[i], events.phi[i], events.tag[i]
+    momenta = np.stack([events.energy_mev[i], pt * np.cos(phi), pt * np.sin(phi), pt * np.sinh(eta)]) / 1e3
+    first, second = hardest_two(pt, (tag == 1) | (tag == 2))
+    one, other = hardest_two(pt, (tag >= 3) & (tag <= 6))
+
+    def mass(jet: int, lepton: int) -> float:
+        energy, *momentum = momenta[:, jet] + momenta[:, lepton]
+        return float(np.sqrt(energy**2 - np.square(momentum).sum()))
+
+    pairs = [(mass(first, one), mass(second, other)), (mass(first, other), mass(second, one))]
+    return float(np.mean(min(pairs, key=lambda pair: abs(pair[0] - pair[1]))))
+
+
+def hardest_two(pt: np.ndarray, among: np.ndarray) -> np.ndarray:
+    return np.argsort(np.where(among, -pt, np.inf))[:2]
+
+
+def test_same_sign_events_have_leptons_of_one_charge_and_many_jets(tmp_path: Path) -> None:
+    events = simulated(tmp_path / "bprime.csv.gz", "bprime_700_ss", 4)
+    is_lepton = (events.tag >= 3) & (events.tag <= 6)
+    charge = np.where(is_lepton, np.where(events.tag % 2 == 0, 1, -1), 0).sum(axis=1)
+    assert ((np.abs(charge) == 2) | (is_lepton.sum(axis=1) >= 3)).all()
+    assert (((events.tag == 1) | (events.tag == 2)).sum(axis=1) >= 6).all()
+    assert (events.n_b_jets >= 2).all()
+
+
+def test_a_seed_gives_the_same_file_again_and_another_does_not(tmp_path: Path) -> None:
+    first, again, other = (
+        simulated(tmp_path / f"{i}.csv.gz", "ttbar", 10, seed).met_mev for i, seed in enumerate((7, 7, 8))
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+def test_an_unknown_signal_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), "graviton", "--out", str(tmp_path / "graviton.csv.gz")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "stop_600_1" in done.stderr
+    assert not list(tmp_path.iterdir())
