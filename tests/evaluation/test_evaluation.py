@@ -58,20 +58,31 @@ def test_detectors_are_compared_in_pairs_whatever_their_order() -> None:
     good, bad = two_signals(shift=1.5), two_signals(shift=0.5)
     order = np.random.default_rng(1).permutation(len(bad))
     found = evaluate({"good": good, "bad": select(bad, order)}, n_replicas=20)
-    pair = found.comparisons[0]
-    assert (pair.name, pair.other) == ("good", "bad")
-    is_signal = good.label == 1
-    expected = roc_auc(good.score, is_signal).value - roc_auc(bad.score, is_signal).value
-    assert pair.difference.value == pytest.approx(expected)
-    assert pair.difference.low > 0
-    against = {(each.name, each.other) for each in found.comparisons[1:]}
-    assert against == {(name, other) for name in ("good", "bad") for other in TRIVIAL if other != RANDOM}
+    process = good.process_names.array()
+    for signal in ("all signal", "clear", "faint"):
+        pair, *others = found.comparisons_of(signal)
+        assert (pair.name, pair.other) == ("good", "bad")
+        chosen = (process == "SM") | (process == signal) | (signal == "all signal")
+        is_signal = good.label[chosen] == 1
+        aucs = [roc_auc(scores.score[chosen], is_signal).value for scores in (good, bad)]
+        assert pair.difference.value == pytest.approx(aucs[0] - aucs[1])
+        assert pair.difference.low > 0
+        against = {(each.name, each.other) for each in others}
+        assert against == {(name, other) for name in ("good", "bad") for other in TRIVIAL if other != RANDOM}
 
 
 def test_a_detector_that_does_not_beat_trivial_scores_is_seen_not_to() -> None:
     assert not evaluate({"good": two_signals(shift=3)}, n_replicas=20).notes
-    (note,) = evaluate({"bad": two_signals(shift=0.3)}, n_replicas=20).notes
-    assert note.startswith(f"{FISHER!r} is not beaten; difference of AUCs: bad -0.")
+    together, *each = evaluate({"bad": two_signals(shift=0.3)}, n_replicas=20).notes
+    assert together.startswith(f"{FISHER!r} is not beaten; difference of AUCs: bad -0.")
+    assert len(each) == 2
+
+
+def test_a_detector_that_loses_one_signal_among_others_is_seen_to() -> None:
+    scores = two_signals(shift=3)
+    is_faint = scores.process_names.array() == "faint"
+    (note,) = evaluate({"mixed": replace(scores, score=scores.score - 1.7 * is_faint)}, n_replicas=20).notes
+    assert note.startswith(f"{FISHER!r} is not beaten for faint; difference of AUCs: mixed -0.")
 
 
 def test_events_that_are_there_twice_are_noticed() -> None:
@@ -84,9 +95,11 @@ def test_events_that_are_there_twice_are_noticed() -> None:
 
 def test_all_that_do_not_beat_the_same_trivial_score_share_a_note() -> None:
     bad, worse = two_signals(shift=0.3), two_signals(shift=0.1)
-    (note,) = evaluate({"bad": bad, "worse": worse}, n_replicas=20).notes
-    assert "bad -0." in note
-    assert "worse -0." in note
+    notes = evaluate({"bad": bad, "worse": worse}, n_replicas=20).notes
+    assert len(notes) == 3  # of all signal, and of each
+    for note in notes:
+        assert "bad -0." in note
+        assert "worse -0." in note
 
 
 def test_trivial_scores_by_hand() -> None:
@@ -242,6 +255,8 @@ def test_tables_have_the_columns_in_the_right_order() -> None:
         "## faint against background (95% intervals)",
         "## Total improvement over the signals",
         "## Paired differences, all signal (95% intervals)",
+        "## Paired differences, clear (95% intervals)",
+        "## Paired differences, faint (95% intervals)",
     ]
 
 
@@ -252,7 +267,7 @@ def test_names_from_files_do_not_break_tables() -> None:
     lines = all_markdown_tables(found).splitlines()
     assert r"## a_1 & &lt;b>\|$x^2$\ against background (95% intervals)" in lines
     bars = [line.replace(r"\|", "").count("|") for line in lines if line.startswith("| one")]
-    assert bars == [5, 5, 5, 6, *[5] * 6]  # three tables, improvement over signals, six paired differences
+    assert bars == [5, 5, 5, 6, *[5] * 18]  # three tables, improvement over signals, six paired differences of each
     latex = latex_table(found).splitlines()
     headings = [line for line in latex if "multicolumn" in line]
     assert headings[1:] == [

@@ -153,7 +153,7 @@ def _show(found: Evaluation) -> None:
             f"{signal} against background ({found.confidence:.0%} intervals; SIC = eps_S/√eps_B)", columns, cells
         )
     detectors = {row.name for row in found.rows if row.kind == "detector"}
-    pairs = [each for each in found.comparisons if each.other in detectors]
+    pairs = [each for each in found.comparisons_of() if each.other in detectors]
     if pairs:
         show_table(
             "paired differences of AUCs",

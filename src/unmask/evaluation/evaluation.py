@@ -37,10 +37,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """AUC of one score less that of another on the same events, all signal together."""
+    """AUC of one score less that of another on the same events: one signal process, or all, and all background."""
 
     name: str
     other: str
+    signal: str
     difference: Difference
 
 
@@ -61,7 +62,7 @@ class Evaluation:
     Attributes
     ----------
     rows : each score against all signal together, and against each process if there are several.
-    comparisons : detectors with each other, and each detector with each trivial score.
+    comparisons : detectors with each other, and each detector with each trivial score; for the same signals as rows.
     improvement_over_signals : by the name of the score, where it was measured for at least one process.
     notes : what a reader must know besides the numbers.
     """
@@ -82,6 +83,10 @@ class Evaluation:
     def rows_of(self, signal: str = ALL_SIGNAL) -> tuple[Row, ...]:
         """The rows of one signal process; by default of all together."""
         return tuple(row for row in self.rows if row.signal == signal)
+
+    def comparisons_of(self, signal: str = ALL_SIGNAL) -> tuple[Comparison, ...]:
+        """The comparisons on one signal process; by default on all together."""
+        return tuple(pair for pair in self.comparisons if pair.signal == signal)
 
     def to_json(self) -> dict[str, Json]:
         """The same as plain values; efficiencies are keyed by text such as ``0.01``."""
@@ -121,7 +126,8 @@ def evaluate(
         if clash:
             raise UsageError(f"{clash[0]!r} is the name of a trivial score; call the detector, or its file, otherwise")
     signals = {word: int(np.count_nonzero(chosen)) for word, chosen in _signal_processes(first).items()}
-    rows = []
+    rows: list[Row] = []
+    comparisons: list[Comparison] = []
     for signal, chosen in _selections(first).items():
         for name, score in (values | trivial).items():
             kind: Literal["detector", "trivial"] = "detector" if name in values else "trivial"
@@ -134,20 +140,27 @@ def evaluate(
                 seed=seed,
             )
             rows.append(Row(name, kind, signal, found))
+        placed = {
+            name: placements(score[chosen], is_signal[chosen], weight[chosen])
+            for name, score in (values | trivial).items()
+        }
+        comparisons += [
+            Comparison(one, other, signal, difference_of(placed[one], placed[other], confidence))
+            for one, other in _pairs(values, trivial)
+        ]
     n_background = int(np.count_nonzero(~is_signal))
     notes += [
         f"only {n} events of {name}: their intervals and p-values cannot be trusted"
         for name, n in (("background", n_background), *signals.items())
         if n < MIN_EVENTS
     ]
-    comparisons = _comparisons(values, trivial, is_signal, weight, confidence)
-    notes += _beaten(comparisons, values, trivial)
+    notes += _beaten(comparisons, trivial)
     return Evaluation(
         confidence=confidence,
         n_background=n_background,
         signals=signals,
         rows=tuple(rows),
-        comparisons=comparisons,
+        comparisons=tuple(comparisons),
         improvement_over_signals=_improvements(rows, list(values | trivial), len(signals)),
         notes=tuple(notes),
     )
@@ -214,31 +227,26 @@ def _selections(scores: Scores) -> dict[str, npt.NDArray[np.bool_]]:
     return selections
 
 
-def _comparisons(
-    detectors: Mapping[str, npt.NDArray[np.float64]],
-    trivial: Mapping[str, npt.NDArray[np.float64]],
-    is_signal: npt.NDArray[np.bool_],
-    weight: npt.NDArray[np.float64],
-    confidence: float,
-) -> tuple[Comparison, ...]:
-    placed = {name: placements(score, is_signal, weight) for name, score in {**detectors, **trivial}.items()}
-    pairs = [
-        *combinations(detectors, 2),
-        *((name, other) for name in detectors for other in trivial if other != RANDOM),
-    ]
-    return tuple(Comparison(one, other, difference_of(placed[one], placed[other], confidence)) for one, other in pairs)
+def _pairs(detectors: Iterable[str], trivial: Iterable[str]) -> list[tuple[str, str]]:
+    """Names of scores that are compared."""
+    names = list(detectors)
+    return [*combinations(names, 2), *((name, other) for name in names for other in trivial if other != RANDOM)]
 
 
-def _beaten(comparisons: Iterable[Comparison], detectors: Iterable[str], trivial: Container[str]) -> list[str]:
-    """Say of each detector by which trivial score it is beaten most, or equalled."""
+def _beaten(comparisons: Iterable[Comparison], trivial: Container[str]) -> list[str]:
+    """Say of each detector, for each signal, by which trivial score it is beaten most, or equalled."""
+    worst: dict[tuple[str, str], Comparison] = {}
+    for pair in comparisons:
+        key = pair.signal, pair.name
+        if pair.other in trivial and (key not in worst or pair.difference.value < worst[key].difference.value):
+            worst[key] = pair
     unbeaten: dict[str, list[str]] = {}
-    for name in detectors:
-        against = [each for each in comparisons if each.name == name and each.other in trivial]
-        worst = min(against, key=lambda each: each.difference.value, default=None)
-        if worst is not None and worst.difference.low <= 0:
-            gap = worst.difference
-            unbeaten.setdefault(worst.other, []).append(f"{name} {gap.value:+.4f} [{gap.low:+.4f}, {gap.high:+.4f}]")
-    return [f"{other!r} is not beaten; difference of AUCs: {', '.join(names)}" for other, names in unbeaten.items()]
+    for (signal, name), pair in worst.items():
+        gap = pair.difference
+        if gap.low <= 0:
+            what = f"{pair.other!r} is not beaten" + ("" if signal == ALL_SIGNAL else f" for {signal}")
+            unbeaten.setdefault(what, []).append(f"{name} {gap.value:+.4f} [{gap.low:+.4f}, {gap.high:+.4f}]")
+    return [f"{what}; difference of AUCs: {', '.join(names)}" for what, names in unbeaten.items()]
 
 
 def _improvements(rows: list[Row], names: list[str], n_signals: int) -> dict[str, ImprovementOverSignals]:

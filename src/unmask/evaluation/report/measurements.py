@@ -145,7 +145,7 @@ def _metrics_tables(evaluation: Evaluation) -> list[Table]:
         found = [Row(name, [(text, "") for text in texts], name in trivial) for name, *texts in lines]
         tables.append(Table(IMPROVEMENT_TITLE, [*IMPROVEMENT_HEADER], found))
     detectors = {row.name for row in evaluation.rows if row.kind == "detector"}
-    pairs = [pair for pair in evaluation.comparisons if pair.other in detectors]
+    pairs = [pair for pair in evaluation.comparisons_of() if pair.other in detectors]
     if pairs:
         header = ["score less another", "difference of AUCs", "p-value of no difference"]
         tables.append(Table(f"Detectors compared on the same events, {confidence}", header, [*map(_pair, pairs)]))
