@@ -81,6 +81,7 @@ class Process:
 
 
 GLUINO, STOP, SBOTTOM, CHARGINO, NEUTRALINO, NEUTRALINO_2 = 1000021, 1000006, 1000005, 1000024, 1000022, 1000023
+SELECTRON, SMUON = 1000011, 1000013
 GLUINOS = ("SUSY:gg2gluinogluino = on", "SUSY:qqbar2gluinogluino = on")
 SQUARKS = ("SUSY:gg2squarkantisquark = on", "SUSY:qqbar2squarkantisquark = on")
 STOPS = (*SQUARKS, f"SUSY:idA = {STOP}", f"SUSY:idB = {STOP}")
@@ -94,7 +95,22 @@ BPRIMES = (
 )  # fmt: skip
 TO_W = {CHARGINO: ((1.0, (NEUTRALINO, 24)),)}
 TO_TTBAR = {GLUINO: ((1.0, (NEUTRALINO, 6, -6)),)}
+SBOTTOMS = (*SQUARKS, f"SUSY:idA = {SBOTTOM}", f"SUSY:idB = {SBOTTOM}")
+CHARGINOS = ("SUSY:qqbar2chi+chi- = on", f"SUSY:idA = {CHARGINO}", f"SUSY:idB = {CHARGINO}")
+TPRIMES = (
+    "FourthTop:gg2tPrimetPrimebar = on", "FourthTop:qqbar2tPrimetPrimebar = on",
+    "8:m0 = 800", "7:m0 = 3000", "8:onMode = off", "8:onIfAny = 5",
+)  # fmt: skip
+LEPTOQUARKS = (
+    "LeptoQuark:gg2LQLQbar = on", "LeptoQuark:qqbar2LQLQbar = on", "42:m0 = 900", "42:0:products = 4 13",
+)  # fmt: skip
+WPRIME = (
+    "NewGaugeBoson:ffbar2Wprime = on", "Wprime:coup2WZ = 1",
+    "34:m0 = 1000", "34:onMode = off", "34:onIfAll = 23 24",
+)  # fmt: skip
 LIGHT_W = tuple((0.25, (sign * CHARGINO, sign * down, -sign * (down + 1))) for sign in (1, -1) for down in (1, 3))
+TO_T_CHARGINO = {SBOTTOM: ((1.0, (-CHARGINO, 6)),)}
+TB_CHARGINO = ((0.5, (CHARGINO, 5, -6)), (0.5, (-CHARGINO, -5, 6)))
 TBS = ((0.5, (6, 5, 3)), (0.5, (-6, -5, -3)))
 PROCESSES = {
     "ttbar": Process("top pairs", "2b", ("Top:gg2ttbar = on", "Top:qqbar2ttbar = on")),
@@ -107,8 +123,8 @@ PROCESSES = {
         {STOP: 600, NEUTRALINO: 1}, {STOP: ((1.0, (NEUTRALINO, 6)),)},
     ),
     "chargino_300_140": Process(
-        "chargino pairs (300 GeV), each to W neutralino (140 GeV)", "2b", ("SUSY:qqbar2chi+chi- = on",
-        f"SUSY:idA = {CHARGINO}", f"SUSY:idB = {CHARGINO}"), {CHARGINO: 300, NEUTRALINO: 140}, TO_W,
+        "chargino pairs (300 GeV), each to W neutralino (140 GeV)", "2b", CHARGINOS,
+        {CHARGINO: 300, NEUTRALINO: 140}, TO_W,
     ),
     "wz_300_100": Process(
         "chargino and second neutralino (300 GeV) to W, Z and neutralinos (100 GeV)", "2b",
@@ -135,8 +151,40 @@ PROCESSES = {
     "bprime_700_ss": Process("pairs of b' (700 GeV), each to t W", "four-top", BPRIMES),
     "sbottom_600_ss": Process(
         "sbottom pairs (600 GeV), each to t and a chargino (200 GeV) to W neutralino (50 GeV)", "four-top",
-        (*SQUARKS, f"SUSY:idA = {SBOTTOM}", f"SUSY:idB = {SBOTTOM}"), {SBOTTOM: 600, CHARGINO: 200, NEUTRALINO: 50},
-        {**TO_W, SBOTTOM: ((1.0, (-CHARGINO, 6)),)},
+        SBOTTOMS, {SBOTTOM: 600, CHARGINO: 200, NEUTRALINO: 50}, {**TO_W, **TO_T_CHARGINO},
+    ),
+    "slepton_400_1": Process(
+        "selectron and smuon pairs (400 GeV), each to e or mu and a neutralino (1 GeV)", "2b",
+        ("SUSY:qqbar2sleptonantislepton = on",), {SELECTRON: 400, SMUON: 400, NEUTRALINO: 1},
+        {SELECTRON: ((1.0, (NEUTRALINO, 11)),), SMUON: ((1.0, (NEUTRALINO, 13)),)},
+    ),
+    "chargino_500_1": Process(
+        "chargino pairs (500 GeV), each to W neutralino (1 GeV)", "2b", CHARGINOS,
+        {CHARGINO: 500, NEUTRALINO: 1}, TO_W,
+    ),
+    "stop_500_w": Process(
+        "stop pairs (500 GeV), each to b and a chargino (250 GeV) to W neutralino (100 GeV)", "2b", STOPS,
+        {STOP: 500, CHARGINO: 250, NEUTRALINO: 100}, {**TO_W, STOP: ((1.0, (CHARGINO, 5)),)},
+    ),
+    "gluino_1100_500": Process(
+        "gluino pairs (1.1 TeV), each to t tbar neutralino (500 GeV)", "2b", GLUINOS,
+        {GLUINO: 1100, NEUTRALINO: 500}, TO_TTBAR,
+    ),
+    "leptoquark_900": Process("leptoquark pairs (900 GeV), each to c mu", "2b", LEPTOQUARKS),
+    "wprime_wz_1000": Process("W' (1 TeV) to W Z", "2b", WPRIME),
+    "tprime_800": Process("pairs of t' (800 GeV), each to b W", "2b", TPRIMES),
+    "gluino_1100_500_ss": Process(
+        "gluino pairs (1.1 TeV), each to t tbar neutralino (500 GeV)", "four-top", GLUINOS,
+        {GLUINO: 1100, NEUTRALINO: 500}, TO_TTBAR,
+    ),
+    "gluino_tbw_1000_ss": Process(
+        "gluino pairs (1 TeV), each to t b and a chargino (200 GeV) to W neutralino (50 GeV)", "four-top", GLUINOS,
+        {GLUINO: 1000, CHARGINO: 200, NEUTRALINO: 50}, {**TO_W, GLUINO: TB_CHARGINO},
+    ),
+    "bprime_1000_ss": Process("pairs of b' (1 TeV), each to t W", "four-top", (*BPRIMES, "7:m0 = 1000")),
+    "sbottom_800_ss": Process(
+        "sbottom pairs (800 GeV), each to t and a chargino (400 GeV) to W neutralino (50 GeV)", "four-top",
+        SBOTTOMS, {SBOTTOM: 800, CHARGINO: 400, NEUTRALINO: 50}, {**TO_W, **TO_T_CHARGINO},
     ),
 }  # fmt: skip
 
