@@ -4,7 +4,7 @@ Proton-proton collisions at 13 TeV from Pythia 8 (leading order, multiple intera
 ATLAS-like detector: tracks bent in a solenoid, electromagnetic and hadronic towers, efficiency, resolution and
 isolation of leptons and photons, anti-kT jets of R = 0.6, b-tags with mistags, missing momentum of towers and muons.
 Electrons and muons from hadrons are left out. The constants follow the public Delphes card of ATLAS; with them the
-top pairs of the benchmark data set are not told from those made here (docs/power.md). N counts selected events.
+top pairs of the benchmark data set are hardly told from those made here (docs/power.md). N counts selected events.
 
 It needs `pip install '.[sim]'` in a clone.
 """
@@ -20,11 +20,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import awkward as ak
-import fastjet
 import numpy as np
-import pythia8mc
 from numpy.typing import NDArray
+
+try:
+    import awkward as ak
+    import fastjet
+    import pythia8mc
+except ImportError as error:
+    sys.exit(f"error: {error.name} is not installed; in a clone: pip install '.[sim]'")
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -55,6 +59,7 @@ FLAVOUR_CONE, FLAVOUR_PT, FLAVOUR_ETA = 0.5, 1.0, 2.5  # quarks that give a jet 
 ACCEPTANCE = {"j": (20.0, 2.8), "e": (15.0, 2.47), "m": (15.0, 2.7), "g": (20.0, 2.37)}  # least pT, largest |eta|
 NAMES = {"j": ("j", "b"), "e": ("e+", "e-"), "m": ("m+", "m-"), "g": ("g", "g")}  # the second for codes above 0
 MASS = {"e": 0.000511, "m": 0.10566, "g": 0.0}
+MAX_SEED = 900_000_000  # Pythia's
 INVISIBLE = (12, 14, 16, 1000022)
 CHARGED = (211, 321, 2212, 3222, -11, -13, -3112, -3312, -3334)  # stable particles of charge +1
 
@@ -192,8 +197,8 @@ PROCESSES = {
 def spectrum(process: Process) -> str:
     """Write masses, mixings (gauge eigenstates: bino, wino, higgsinos) and decays in the SUSY Les Houches format."""
     heavy = [*range(1000001, 1000007), *range(2000001, 2000007), *range(1000011, 1000017), 2000011, 2000013, 2000015]
-    neutral = [1000021, 1000022, 1000023, 1000024, 1000025, 1000035, 1000037, 36, 37]
-    masses = dict.fromkeys(heavy + neutral, 10_000.0) | {25: 125.0, 35: 10_000.0} | (process.masses or {})
+    others = [1000021, 1000022, 1000023, 1000024, 1000025, 1000035, 1000037, 36, 37]
+    masses = dict.fromkeys(heavy + others, 10_000.0) | {25: 125.0, 35: 10_000.0} | (process.masses or {})
     lines = ["BLOCK MODSEL", " 1 0", "BLOCK MINPAR", " 3 10.0", "BLOCK MASS"]
     lines += [f" {code} {mass:.6e}" for code, mass in masses.items()]
     for block, size in {"NMIX": 4, "UMIX": 2, "VMIX": 2, "STOPMIX": 2, "SBOTMIX": 2, "STAUMIX": 2}.items():
@@ -207,7 +212,7 @@ def spectrum(process: Process) -> str:
 
 
 class LeptonVeto(pythia8mc.UserHooks):
-    """Stop an event before its shower where the hard process has too few charged leptons to be selected."""
+    """Stop, before its shower, an event that hardly can be selected: its hard process has too few charged leptons."""
 
     def __init__(self, same_sign: bool) -> None:
         super().__init__()
@@ -507,7 +512,7 @@ def simulate(name: str, n_events: int, seed: int, out: Path) -> None:
     try:
         with gzip.open(partial, "wt") as file:
             file.writelines(lines_of(name, n_events, seed))
-        partial.rename(out)
+        partial.replace(out)
     finally:
         partial.unlink(missing_ok=True)
 
@@ -537,11 +542,20 @@ def main() -> None:
     if arguments.list:
         for name, process in PROCESSES.items():
             print(f"{name:20} {process.selection:9} {process.description}")
-    elif arguments.signal:
-        out = arguments.out or Path(f"{arguments.signal}.csv.gz")
-        simulate(arguments.signal, arguments.events, arguments.seed, out)
-    else:
+        return
+    if arguments.signal is None:
         parser.error("name a SIGNAL, or ask for the --list")
+    if arguments.events < 1:
+        parser.error(f"--events is {arguments.events}; accepted: 1 or more")
+    if not 1 <= arguments.seed <= MAX_SEED:
+        parser.error(f"--seed is {arguments.seed}; accepted: 1 to {MAX_SEED}")
+    out = arguments.out or Path(f"{arguments.signal}.csv.gz")
+    if out.is_dir() or not out.parent.is_dir():
+        parser.error(f"--out {out}: {'is a' if out.is_dir() else 'lies in no'} folder")
+    try:
+        simulate(arguments.signal, arguments.events, arguments.seed, out)
+    except KeyboardInterrupt:
+        sys.exit("stopped; nothing was written")
 
 
 if __name__ == "__main__":

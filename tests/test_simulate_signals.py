@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,9 @@ def test_same_sign_events_have_leptons_of_one_charge_and_many_jets(tmp_path: Pat
     is_lepton = (events.tag >= 3) & (events.tag <= 6)
     charge = np.where(is_lepton, np.where(events.tag % 2 == 0, 1, -1), 0).sum(axis=1)
     assert ((np.abs(charge) == 2) | (is_lepton.sum(axis=1) >= 3)).all()
+    lepton_pt = np.where(is_lepton, events.pt_mev, 0)
+    assert (lepton_pt.max(axis=1) > 28e3).all()
+    assert (events.pt_mev.sum(axis=1) >= 500e3).all()
     assert (((events.tag == 1) | (events.tag == 2)).sum(axis=1) >= 6).all()
     assert (events.n_b_jets >= 2).all()
 
@@ -74,9 +78,37 @@ def test_a_seed_gives_the_same_file_again_and_another_does_not(tmp_path: Path) -
     assert (first != other).any()
 
 
-def test_an_unknown_signal_is_refused_with_those_there_are(tmp_path: Path) -> None:
-    command = [sys.executable, str(SCRIPT), "graviton", "--out", str(tmp_path / "graviton.csv.gz")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["graviton"], "stop_600_1"),
+        ([], "--list"),
+        (["ttbar", "--events", "0"], "1 or more"),
+        (["ttbar", "--seed", "0"], "1 to 900000000"),  # Pythia would take the clock
+        (["ttbar", "--out", "nowhere/ttbar.csv.gz"], "lies in no folder"),
+        (["ttbar", "--out", "."], "is a folder"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_made(arguments: list[str], said: str, tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 2
-    assert "stop_600_1" in done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_decays_conserve_charge_and_are_all_there_is() -> None:
+    spec = spec_from_file_location("simulate_signals", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    script = module_from_spec(spec)
+    sys.modules[spec.name] = script  # dataclasses look it up
+    spec.loader.exec_module(script)
+    known = script.pythia8mc.Pythia("", False).particleData
+    for name, process in script.PROCESSES.items():
+        for code, channels in (process.decays or {}).items():
+            assert sum(share for share, _ in channels) == pytest.approx(1), name
+            for _, products in channels:
+                assert sum(map(known.charge, products)) == pytest.approx(known.charge(code)), (name, products)
+                assert sum(process.masses.get(abs(one), known.m0(one)) for one in products) < process.masses[code]

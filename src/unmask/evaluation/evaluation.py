@@ -23,6 +23,8 @@ from unmask.events.event_set import BACKGROUND, SIGNAL, UNKNOWN
 ALL_SIGNAL = "all signal"
 #: Fewer events than this do not tell how much they fluctuate.
 MIN_EVENTS = 10
+#: A note on one of several signals names so many detectors.
+_MOST_LISTED = 3
 
 
 @dataclass(frozen=True)
@@ -240,13 +242,23 @@ def _beaten(comparisons: Iterable[Comparison], trivial: Container[str]) -> list[
         key = pair.signal, pair.name
         if pair.other in trivial and (key not in worst or pair.difference.value < worst[key].difference.value):
             worst[key] = pair
-    unbeaten: dict[str, list[str]] = {}
-    for (signal, name), pair in worst.items():
-        gap = pair.difference
-        if gap.low <= 0:
+    unbeaten: dict[str, list[Comparison]] = {}
+    for (signal, _), pair in worst.items():
+        if pair.difference.low <= 0:
             what = f"{pair.other!r} is not beaten" + ("" if signal == ALL_SIGNAL else f" for {signal}")
-            unbeaten.setdefault(what, []).append(f"{name} {gap.value:+.4f} [{gap.low:+.4f}, {gap.high:+.4f}]")
-    return [f"{what}; difference of AUCs: {', '.join(names)}" for what, names in unbeaten.items()]
+            unbeaten.setdefault(what, []).append(pair)
+    return [f"{what}; difference of AUCs: {_listed(pairs)}" for what, pairs in unbeaten.items()]
+
+
+def _listed(pairs: list[Comparison]) -> str:
+    """Differences in words: all of them for all signal together, the first few for one of several."""
+    shown = pairs if pairs[0].signal == ALL_SIGNAL else pairs[:_MOST_LISTED]
+    words = [
+        f"{pair.name} {pair.difference.value:+.4f} [{pair.difference.low:+.4f}, {pair.difference.high:+.4f}]"
+        for pair in shown
+    ]
+    more = len(pairs) - len(shown)
+    return ", ".join(words) + (f" and of {more} more" if more else "")
 
 
 def _improvements(rows: list[Row], names: list[str], n_signals: int) -> dict[str, ImprovementOverSignals]:

@@ -151,13 +151,13 @@ def _sections(evaluation: Evaluation) -> Iterable[str]:
     if len(evaluation.signals) > 1:
         lines = [[escape_markdown(name), *cells] for name, *cells in improvement_rows(evaluation)]
         yield f"## {IMPROVEMENT_TITLE}\n\n{_markdown(IMPROVEMENT_HEADER, lines)}"
-    for signal in evaluation.selections if evaluation.comparisons else ():
+    if evaluation.comparisons:
         lines = [
             [escape_markdown(one.name), escape_markdown(one.other), cell(one.difference), p_value_cell(one.difference)]
-            for one in evaluation.comparisons_of(signal)
+            for one in evaluation.comparisons_of()
         ]
         table = _markdown(["method", "less", "difference of AUCs", "p-value"], lines)
-        yield f"## Paired differences, {escape_markdown(signal)} ({confidence})\n\n{table}"
+        yield f"## Paired differences, all signal ({confidence})\n\n{table}"
     if evaluation.notes:
         yield "## Notes\n\n" + "\n".join(f"- {note}" for note in evaluation.notes) + "\n"
 
