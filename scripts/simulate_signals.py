@@ -87,6 +87,10 @@ class Process:
 
 GLUINO, STOP, SBOTTOM, CHARGINO, NEUTRALINO, NEUTRALINO_2 = 1000021, 1000006, 1000005, 1000024, 1000022, 1000023
 SELECTRON, SMUON = 1000011, 1000013
+PARTICLES = {
+    "gluino": GLUINO, "stop": STOP, "sbottom": SBOTTOM, "chargino": CHARGINO, "neutralino": NEUTRALINO,
+    "neutralino2": NEUTRALINO_2, "selectron": SELECTRON, "smuon": SMUON,
+}  # fmt: skip
 GLUINOS = ("SUSY:gg2gluinogluino = on", "SUSY:qqbar2gluinogluino = on")
 SQUARKS = ("SUSY:gg2squarkantisquark = on", "SUSY:qqbar2squarkantisquark = on")
 STOPS = (*SQUARKS, f"SUSY:idA = {STOP}", f"SUSY:idB = {STOP}")
@@ -506,19 +510,19 @@ def in_reach(batch: ak.Array) -> ak.Array:
     return batch[np.bincount(leptons.event, minlength=truth.n_events) >= 2]
 
 
-def simulate(name: str, n_events: int, seed: int, out: Path) -> None:
-    """Write ``n_events`` selected events of a process to ``out``, or nothing."""
+def simulate(process: Process, name: str, n_events: int, seed: int, out: Path) -> None:
+    """Write ``n_events`` selected events of a process to ``out``, where it has this name, or nothing."""
     partial = out.with_name(out.name + ".part")
     try:
         with gzip.open(partial, "wt") as file:
-            file.writelines(lines_of(name, n_events, seed))
+            file.writelines(lines_of(process, name, n_events, seed))
         partial.replace(out)
     finally:
         partial.unlink(missing_ok=True)
 
 
-def lines_of(name: str, n_events: int, seed: int) -> Iterator[str]:
-    process, rng = PROCESSES[name], np.random.default_rng(seed)
+def lines_of(process: Process, name: str, n_events: int, seed: int) -> Iterator[str]:
+    rng = np.random.default_rng(seed)
     pythia, veto = start(process, seed)
     begin, written = time.monotonic(), 0
     while written < n_events:
@@ -531,13 +535,27 @@ def lines_of(name: str, n_events: int, seed: int) -> Iterator[str]:
         print(f"{name}: {written} selected of {veto.generated}, {rate:.0f} per second", file=sys.stderr)
 
 
+def with_masses(process: Process, changes: list[str]) -> Process:
+    """The process with other masses, given as in ``gluino=1300``."""
+    masses = dict(process.masses or {})
+    known = [name for name, code in PARTICLES.items() if code in masses]
+    for change in changes:
+        name, _, value = change.partition("=")
+        if name not in known or not value.isdigit():
+            raise ValueError(f"--mass {change}; accepted: {', '.join(f'{one}=GEV' for one in known) or 'none here'}")
+        masses[PARTICLES[name]] = float(value)
+    return replace(process, masses=masses or None)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("signal", nargs="?", choices=PROCESSES, metavar="SIGNAL")
     parser.add_argument("--list", action="store_true", help="print the signals and stop")
     parser.add_argument("--events", type=int, default=1000, help="selected events wanted (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of Pythia and of the detector (default: %(default)s)")
-    parser.add_argument("--out", type=Path, help="file to write, SIGNAL.csv.gz by default")
+    parser.add_argument("--mass", action="append", default=[], metavar="NAME=GEV", help="another mass (repeatable)")
+    parser.add_argument("--name", help="of the process in the file, SIGNAL by default")
+    parser.add_argument("--out", type=Path, help="file to write, NAME.csv.gz by default")
     arguments = parser.parse_args()
     if arguments.list:
         for name, process in PROCESSES.items():
@@ -549,11 +567,16 @@ def main() -> None:
         parser.error(f"--events is {arguments.events}; accepted: 1 or more")
     if not 1 <= arguments.seed <= MAX_SEED:
         parser.error(f"--seed is {arguments.seed}; accepted: 1 to {MAX_SEED}")
-    out = arguments.out or Path(f"{arguments.signal}.csv.gz")
+    name = arguments.name or arguments.signal
+    out = arguments.out or Path(f"{name}.csv.gz")
     if out.is_dir() or not out.parent.is_dir():
         parser.error(f"--out {out}: {'is a' if out.is_dir() else 'lies in no'} folder")
     try:
-        simulate(arguments.signal, arguments.events, arguments.seed, out)
+        process = with_masses(PROCESSES[arguments.signal], arguments.mass)
+    except ValueError as error:
+        parser.error(str(error))
+    try:
+        simulate(process, name, arguments.events, arguments.seed, out)
     except KeyboardInterrupt:
         sys.exit("stopped; nothing was written")
 

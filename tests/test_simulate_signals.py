@@ -15,8 +15,8 @@ from unmask import EventSet, read_events
 SCRIPT = Path(__file__).parents[1] / "scripts" / "simulate_signals.py"
 
 
-def simulated(out: Path, name: str, n_events: int, seed: int = 1) -> EventSet:
-    arguments = [name, "--events", str(n_events), "--seed", str(seed), "--out", str(out)]
+def simulated(out: Path, name: str, n_events: int, seed: int = 1, *further: str) -> EventSet:
+    arguments = [name, "--events", str(n_events), "--seed", str(seed), "--out", str(out), *further]
     subprocess.run([sys.executable, str(SCRIPT), *arguments], check=True, capture_output=True)
     return read_events(out)
 
@@ -27,16 +27,17 @@ def _needs_pythia() -> None:
     pytest.importorskip("fastjet", reason="needs the extra sim")
 
 
-def test_a_stop_becomes_a_b_quark_and_a_lepton_of_its_mass(tmp_path: Path) -> None:
-    events = simulated(tmp_path / "stop.csv.gz", "stop_rpv_1000", 120)
-    assert len(events) == 120
+@pytest.mark.parametrize("mass", [1000, 500])
+def test_a_stop_becomes_a_b_quark_and_a_lepton_of_its_mass(mass: int, tmp_path: Path) -> None:
+    events = simulated(tmp_path / "stop.csv.gz", "stop_rpv_1000", 120, 1, "--mass", f"stop={mass}", "--name", "rpv")
+    assert events.process_names.counts() == {"rpv": 120}
     is_lepton = (events.tag >= 3) & (events.tag <= 6)
     is_jet = (events.tag == 1) | (events.tag == 2)
     assert (is_lepton.sum(axis=1) >= 2).all()
     assert (events.met_mev >= 50e3).all()
     assert (np.where(is_jet, events.pt_mev, 0).sum(axis=1) >= 50e3).all()
     masses = [best_mass(events, i) for i in np.flatnonzero(is_jet.sum(axis=1) >= 2)]
-    assert 850 < np.median(masses) < 1050  # a little is lost from the jets
+    assert 0.85 * mass < np.median(masses) < 1.05 * mass  # a little is lost from the jets
 
 
 def best_mass(events: EventSet, i: int) -> float:
@@ -87,6 +88,7 @@ def test_a_seed_gives_the_same_file_again_and_another_does_not(tmp_path: Path) -
         (["ttbar", "--seed", "0"], "1 to 900000000"),  # Pythia would take the clock
         (["ttbar", "--out", "nowhere/ttbar.csv.gz"], "lies in no folder"),
         (["ttbar", "--out", "."], "is a folder"),
+        (["stop_600_1", "--mass", "gluino=900"], "accepted: stop=GEV, neutralino=GEV"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_made(arguments: list[str], said: str, tmp_path: Path) -> None:
