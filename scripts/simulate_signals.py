@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -75,134 +75,136 @@ def tag_probability(pt: Array, flavour: Integers) -> Array:
     return np.where(flavour == 5, bottom, np.where(flavour == 4, charm, 0.002 + 7.3e-6 * pt))
 
 
-# Processes. A spectrum gives the masses and decays of the new particles; all others are out of reach.
+# Processes. A spectrum gives the masses and decays of supersymmetric particles; all others are out of reach.
+PARTICLES = {
+    "gluino": 1000021, "stop": 1000006, "sbottom": 1000005, "selectron": 1000011, "smuon": 1000013,
+    "chargino": 1000024, "neutralino": 1000022, "neutralino2": 1000023,
+    "bprime": 7, "tprime": 8, "zprime": 32, "wprime": 34, "leptoquark": 42,
+}  # fmt: skip
+GLUINO, STOP, SBOTTOM, SELECTRON, SMUON, CHARGINO, NEUTRALINO, NEUTRALINO_2, *_ = PARTICLES.values()
+Decays = dict[int, tuple[tuple[float, tuple[int, ...]], ...]]
+
+
 @dataclass(frozen=True)
 class Process:
     description: str
-    selection: str
     settings: tuple[str, ...]
-    masses: dict[int, float] | None = None
-    decays: dict[int, tuple[tuple[float, tuple[int, ...]], ...]] | None = None
+    decays: Decays | None = None
+    selection: str = "2b"
+    masses: dict[str, int] = field(default_factory=dict)
+
+    def at(self, selection: str, **masses: int) -> Process:
+        """The same with a selection, and with masses in GeV."""
+        return replace(self, selection=selection, masses=masses)
+
+    def __str__(self) -> str:
+        return self.description.format_map({name: f"{mass} GeV" for name, mass in self.masses.items()})
 
 
-GLUINO, STOP, SBOTTOM, CHARGINO, NEUTRALINO, NEUTRALINO_2 = 1000021, 1000006, 1000005, 1000024, 1000022, 1000023
-SELECTRON, SMUON = 1000011, 1000013
-PARTICLES = {
-    "gluino": GLUINO, "stop": STOP, "sbottom": SBOTTOM, "chargino": CHARGINO, "neutralino": NEUTRALINO,
-    "neutralino2": NEUTRALINO_2, "selectron": SELECTRON, "smuon": SMUON,
-}  # fmt: skip
 GLUINOS = ("SUSY:gg2gluinogluino = on", "SUSY:qqbar2gluinogluino = on")
 SQUARKS = ("SUSY:gg2squarkantisquark = on", "SUSY:qqbar2squarkantisquark = on")
 STOPS = (*SQUARKS, f"SUSY:idA = {STOP}", f"SUSY:idB = {STOP}")
-ZPRIME = (
-    "NewGaugeBoson:ffbar2gmZZprime = on", "Zprime:gmZmode = 3",
-    "32:m0 = 1500", "32:onMode = off", "32:onIfAny = 6",
-)  # fmt: skip
-BPRIMES = (
-    "FourthBottom:gg2bPrimebPrimebar = on", "FourthBottom:qqbar2bPrimebPrimebar = on",
-    "7:m0 = 700", "8:m0 = 3000", "7:onMode = off", "7:onIfAny = 6",
-)  # fmt: skip
-TO_W = {CHARGINO: ((1.0, (NEUTRALINO, 24)),)}
-TO_TTBAR = {GLUINO: ((1.0, (NEUTRALINO, 6, -6)),)}
 SBOTTOMS = (*SQUARKS, f"SUSY:idA = {SBOTTOM}", f"SUSY:idB = {SBOTTOM}")
 CHARGINOS = ("SUSY:qqbar2chi+chi- = on", f"SUSY:idA = {CHARGINO}", f"SUSY:idB = {CHARGINO}")
-TPRIMES = (
-    "FourthTop:gg2tPrimetPrimebar = on", "FourthTop:qqbar2tPrimetPrimebar = on",
-    "8:m0 = 800", "7:m0 = 3000", "8:onMode = off", "8:onIfAny = 5",
-)  # fmt: skip
-LEPTOQUARKS = (
-    "LeptoQuark:gg2LQLQbar = on", "LeptoQuark:qqbar2LQLQbar = on", "42:m0 = 900", "42:0:products = 4 13",
-)  # fmt: skip
-WPRIME = (
-    "NewGaugeBoson:ffbar2Wprime = on", "Wprime:coup2WZ = 1",
-    "34:m0 = 1000", "34:onMode = off", "34:onIfAll = 23 24",
-)  # fmt: skip
+CHARGINO_NEUTRALINO = ("SUSY:qqbar2chi+-chi0 = on", f"SUSY:idA = {CHARGINO}", f"SUSY:idB = {NEUTRALINO_2}")
+TO_W: Decays = {CHARGINO: ((1.0, (NEUTRALINO, 24)),)}
 LIGHT_W = tuple((0.25, (sign * CHARGINO, sign * down, -sign * (down + 1))) for sign in (1, -1) for down in (1, 3))
-TO_T_CHARGINO = {SBOTTOM: ((1.0, (-CHARGINO, 6)),)}
-TB_CHARGINO = ((0.5, (CHARGINO, 5, -6)), (0.5, (-CHARGINO, -5, 6)))
-TBS = ((0.5, (6, 5, 3)), (0.5, (-6, -5, -3)))
+
+TOP_PAIRS = Process("top pairs", ("Top:gg2ttbar = on", "Top:qqbar2ttbar = on"))
+GLUINO_TO_TOPS = Process(
+    "gluino pairs ({gluino}), each to t tbar neutralino ({neutralino})", GLUINOS,
+    {GLUINO: ((1.0, (NEUTRALINO, 6, -6)),)},
+)  # fmt: skip
+GLUINO_TO_W = Process(
+    "gluino pairs ({gluino}), each to two light quarks and a chargino ({chargino}) to W neutralino ({neutralino})",
+    GLUINOS, {**TO_W, GLUINO: LIGHT_W},
+)  # fmt: skip
+GLUINO_TO_TBW = Process(
+    "gluino pairs ({gluino}), each to t b and a chargino ({chargino}) to W neutralino ({neutralino})", GLUINOS,
+    {**TO_W, GLUINO: ((0.5, (CHARGINO, 5, -6)), (0.5, (-CHARGINO, -5, 6)))},
+)  # fmt: skip
+GLUINO_RPV = Process(
+    "gluino pairs ({gluino}), each to t b s or its antiparticles", GLUINOS,
+    {GLUINO: ((0.5, (6, 5, 3)), (0.5, (-6, -5, -3)))},
+)  # fmt: skip
+STOP_TO_TOP = Process(
+    "stop pairs ({stop}), each to t neutralino ({neutralino})", STOPS, {STOP: ((1.0, (NEUTRALINO, 6)),)}
+)
+STOP_TO_W = Process(
+    "stop pairs ({stop}), each to b and a chargino ({chargino}) to W neutralino ({neutralino})", STOPS,
+    {**TO_W, STOP: ((1.0, (CHARGINO, 5)),)},
+)  # fmt: skip
+STOP_RPV = Process("stop pairs ({stop}), each to b and e or mu", STOPS, {STOP: ((0.5, (5, -11)), (0.5, (5, -13)))})
+SBOTTOM_TO_TOP = Process(
+    "sbottom pairs ({sbottom}), each to t and a chargino ({chargino}) to W neutralino ({neutralino})", SBOTTOMS,
+    {**TO_W, SBOTTOM: ((1.0, (-CHARGINO, 6)),)},
+)  # fmt: skip
+CHARGINO_TO_W = Process("chargino pairs ({chargino}), each to W neutralino ({neutralino})", CHARGINOS, TO_W)
+CHARGINO_TO_WZ = Process(
+    "chargino ({chargino}) and second neutralino ({neutralino2}) to W, Z and neutralinos ({neutralino})",
+    CHARGINO_NEUTRALINO, {**TO_W, NEUTRALINO_2: ((1.0, (NEUTRALINO, 23)),)},
+)  # fmt: skip
+SLEPTONS = Process(
+    "pairs of selectrons ({selectron}) or smuons ({smuon}), each to e or mu and a neutralino ({neutralino})",
+    ("SUSY:qqbar2sleptonantislepton = on",),
+    {SELECTRON: ((1.0, (NEUTRALINO, 11)),), SMUON: ((1.0, (NEUTRALINO, 13)),)},
+)
+BPRIMES = Process(
+    "pairs of b' ({bprime}), each to t W",
+    ("FourthBottom:gg2bPrimebPrimebar = on", "FourthBottom:qqbar2bPrimebPrimebar = on",
+     "8:m0 = 3000", "7:onMode = off", "7:onIfAny = 6"),
+)  # fmt: skip
+TPRIMES = Process(
+    "pairs of t' ({tprime}), each to b W",
+    ("FourthTop:gg2tPrimetPrimebar = on", "FourthTop:qqbar2tPrimetPrimebar = on",
+     "7:m0 = 3000", "8:onMode = off", "8:onIfAny = 5"),
+)  # fmt: skip
+ZPRIME = Process(
+    "Z' ({zprime}) to t tbar",
+    ("NewGaugeBoson:ffbar2gmZZprime = on", "Zprime:gmZmode = 3", "32:onMode = off", "32:onIfAny = 6"),
+)
+WPRIME = Process(
+    "W' ({wprime}) to W Z",
+    ("NewGaugeBoson:ffbar2Wprime = on", "Wprime:coup2WZ = 1", "34:onMode = off", "34:onIfAll = 23 24"),
+)
+LEPTOQUARKS = Process(
+    "leptoquark pairs ({leptoquark}), each to c mu",
+    ("LeptoQuark:gg2LQLQbar = on", "LeptoQuark:qqbar2LQLQbar = on", "42:0:products = 4 13"),
+)
 PROCESSES = {
-    "ttbar": Process("top pairs", "2b", ("Top:gg2ttbar = on", "Top:qqbar2ttbar = on")),
-    "gluino_1000_1": Process(
-        "gluino pairs (1 TeV), each to t tbar neutralino (1 GeV)", "2b", GLUINOS,
-        {GLUINO: 1000, NEUTRALINO: 1}, TO_TTBAR,
-    ),
-    "stop_600_1": Process(
-        "stop pairs (600 GeV), each to t neutralino (1 GeV)", "2b", STOPS,
-        {STOP: 600, NEUTRALINO: 1}, {STOP: ((1.0, (NEUTRALINO, 6)),)},
-    ),
-    "chargino_300_140": Process(
-        "chargino pairs (300 GeV), each to W neutralino (140 GeV)", "2b", CHARGINOS,
-        {CHARGINO: 300, NEUTRALINO: 140}, TO_W,
-    ),
-    "wz_300_100": Process(
-        "chargino and second neutralino (300 GeV) to W, Z and neutralinos (100 GeV)", "2b",
-        ("SUSY:qqbar2chi+-chi0 = on", f"SUSY:idA = {CHARGINO}", f"SUSY:idB = {NEUTRALINO_2}"),
-        {CHARGINO: 300, NEUTRALINO_2: 300, NEUTRALINO: 100}, {**TO_W, NEUTRALINO_2: ((1.0, (NEUTRALINO, 23)),)},
-    ),
-    "gluino_1000_500_w": Process(
-        "gluino pairs (1 TeV), each to two light quarks and a chargino (750 GeV) to W neutralino (500 GeV)", "2b",
-        GLUINOS, {GLUINO: 1000, CHARGINO: 750, NEUTRALINO: 500}, {**TO_W, GLUINO: LIGHT_W},
-    ),
-    "stop_rpv_1000": Process(
-        "stop pairs (1 TeV), each to b and e or mu", "2b", STOPS,
-        {STOP: 1000}, {STOP: ((0.5, (5, -11)), (0.5, (5, -13)))},
-    ),
-    "zprime_tt_1500": Process("Z' (1.5 TeV) to t tbar", "2b", ZPRIME),
-    "bprime_700": Process("pairs of b' (700 GeV), each to t W", "2b", BPRIMES),
-    "gluino_1200_1_ss": Process(
-        "gluino pairs (1.2 TeV), each to t tbar neutralino (1 GeV)", "four-top", GLUINOS, {GLUINO: 1200, NEUTRALINO: 1},
-        TO_TTBAR,
-    ),
-    "gluino_rpv_1000_ss": Process(
-        "gluino pairs (1 TeV), each to t b s or its antiparticles", "four-top", GLUINOS, {GLUINO: 1000}, {GLUINO: TBS}
-    ),
-    "bprime_700_ss": Process("pairs of b' (700 GeV), each to t W", "four-top", BPRIMES),
-    "sbottom_600_ss": Process(
-        "sbottom pairs (600 GeV), each to t and a chargino (200 GeV) to W neutralino (50 GeV)", "four-top",
-        SBOTTOMS, {SBOTTOM: 600, CHARGINO: 200, NEUTRALINO: 50}, {**TO_W, **TO_T_CHARGINO},
-    ),
-    "slepton_400_1": Process(
-        "selectron and smuon pairs (400 GeV), each to e or mu and a neutralino (1 GeV)", "2b",
-        ("SUSY:qqbar2sleptonantislepton = on",), {SELECTRON: 400, SMUON: 400, NEUTRALINO: 1},
-        {SELECTRON: ((1.0, (NEUTRALINO, 11)),), SMUON: ((1.0, (NEUTRALINO, 13)),)},
-    ),
-    "chargino_500_1": Process(
-        "chargino pairs (500 GeV), each to W neutralino (1 GeV)", "2b", CHARGINOS,
-        {CHARGINO: 500, NEUTRALINO: 1}, TO_W,
-    ),
-    "stop_500_w": Process(
-        "stop pairs (500 GeV), each to b and a chargino (250 GeV) to W neutralino (100 GeV)", "2b", STOPS,
-        {STOP: 500, CHARGINO: 250, NEUTRALINO: 100}, {**TO_W, STOP: ((1.0, (CHARGINO, 5)),)},
-    ),
-    "gluino_1100_500": Process(
-        "gluino pairs (1.1 TeV), each to t tbar neutralino (500 GeV)", "2b", GLUINOS,
-        {GLUINO: 1100, NEUTRALINO: 500}, TO_TTBAR,
-    ),
-    "leptoquark_900": Process("leptoquark pairs (900 GeV), each to c mu", "2b", LEPTOQUARKS),
-    "wprime_wz_1000": Process("W' (1 TeV) to W Z", "2b", WPRIME),
-    "tprime_800": Process("pairs of t' (800 GeV), each to b W", "2b", TPRIMES),
-    "gluino_1100_500_ss": Process(
-        "gluino pairs (1.1 TeV), each to t tbar neutralino (500 GeV)", "four-top", GLUINOS,
-        {GLUINO: 1100, NEUTRALINO: 500}, TO_TTBAR,
-    ),
-    "gluino_tbw_1000_ss": Process(
-        "gluino pairs (1 TeV), each to t b and a chargino (200 GeV) to W neutralino (50 GeV)", "four-top", GLUINOS,
-        {GLUINO: 1000, CHARGINO: 200, NEUTRALINO: 50}, {**TO_W, GLUINO: TB_CHARGINO},
-    ),
-    "bprime_1000_ss": Process("pairs of b' (1 TeV), each to t W", "four-top", (*BPRIMES, "7:m0 = 1000")),
-    "sbottom_800_ss": Process(
-        "sbottom pairs (800 GeV), each to t and a chargino (400 GeV) to W neutralino (50 GeV)", "four-top",
-        SBOTTOMS, {SBOTTOM: 800, CHARGINO: 400, NEUTRALINO: 50}, {**TO_W, **TO_T_CHARGINO},
-    ),
-}  # fmt: skip
+    "ttbar": TOP_PAIRS.at("2b"),
+    "gluino_1000_1": GLUINO_TO_TOPS.at("2b", gluino=1000, neutralino=1),
+    "stop_600_1": STOP_TO_TOP.at("2b", stop=600, neutralino=1),
+    "chargino_300_140": CHARGINO_TO_W.at("2b", chargino=300, neutralino=140),
+    "wz_300_100": CHARGINO_TO_WZ.at("2b", chargino=300, neutralino2=300, neutralino=100),
+    "gluino_1000_500_w": GLUINO_TO_W.at("2b", gluino=1000, chargino=750, neutralino=500),
+    "stop_rpv_1000": STOP_RPV.at("2b", stop=1000),
+    "zprime_tt_1500": ZPRIME.at("2b", zprime=1500),
+    "bprime_700": BPRIMES.at("2b", bprime=700),
+    "slepton_400_1": SLEPTONS.at("2b", selectron=400, smuon=400, neutralino=1),
+    "chargino_500_1": CHARGINO_TO_W.at("2b", chargino=500, neutralino=1),
+    "stop_500_w": STOP_TO_W.at("2b", stop=500, chargino=250, neutralino=100),
+    "gluino_1100_500": GLUINO_TO_TOPS.at("2b", gluino=1100, neutralino=500),
+    "leptoquark_900": LEPTOQUARKS.at("2b", leptoquark=900),
+    "wprime_wz_1000": WPRIME.at("2b", wprime=1000),
+    "tprime_800": TPRIMES.at("2b", tprime=800),
+    "gluino_1200_1_ss": GLUINO_TO_TOPS.at("four-top", gluino=1200, neutralino=1),
+    "gluino_rpv_1000_ss": GLUINO_RPV.at("four-top", gluino=1000),
+    "bprime_700_ss": BPRIMES.at("four-top", bprime=700),
+    "sbottom_600_ss": SBOTTOM_TO_TOP.at("four-top", sbottom=600, chargino=200, neutralino=50),
+    "gluino_1100_500_ss": GLUINO_TO_TOPS.at("four-top", gluino=1100, neutralino=500),
+    "gluino_tbw_1000_ss": GLUINO_TO_TBW.at("four-top", gluino=1000, chargino=200, neutralino=50),
+    "bprime_1000_ss": BPRIMES.at("four-top", bprime=1000),
+    "sbottom_800_ss": SBOTTOM_TO_TOP.at("four-top", sbottom=800, chargino=400, neutralino=50),
+}
 
 
 def spectrum(process: Process) -> str:
     """Write masses, mixings (gauge eigenstates: bino, wino, higgsinos) and decays in the SUSY Les Houches format."""
     heavy = [*range(1000001, 1000007), *range(2000001, 2000007), *range(1000011, 1000017), 2000011, 2000013, 2000015]
     others = [1000021, 1000022, 1000023, 1000024, 1000025, 1000035, 1000037, 36, 37]
-    masses = dict.fromkeys(heavy + others, 10_000.0) | {25: 125.0, 35: 10_000.0} | (process.masses or {})
+    masses = dict.fromkeys(heavy + others, 10_000.0) | {25: 125.0, 35: 10_000.0}
+    masses |= {PARTICLES[name]: float(mass) for name, mass in process.masses.items()}
     lines = ["BLOCK MODSEL", " 1 0", "BLOCK MINPAR", " 3 10.0", "BLOCK MASS"]
     lines += [f" {code} {mass:.6e}" for code, mass in masses.items()]
     for block, size in {"NMIX": 4, "UMIX": 2, "VMIX": 2, "STOPMIX": 2, "SBOTMIX": 2, "STAUMIX": 2}.items():
@@ -235,8 +237,10 @@ def start(process: Process, seed: int) -> tuple[pythia8mc.Pythia, LeptonVeto]:
     pythia = pythia8mc.Pythia("", False)
     settings = ["Print:quiet = on", "Beams:eCM = 13000", "PartonLevel:MPI = off", "Random:setSeed = on"]
     settings += [f"Random:seed = {seed}", *process.settings]
+    if not process.decays:
+        settings += [f"{PARTICLES[name]}:m0 = {mass}" for name, mass in process.masses.items()]
     with tempfile.TemporaryDirectory() as folder:
-        if process.masses:
+        if process.decays:
             (Path(folder) / "spectrum.slha").write_text(spectrum(process))
             settings += [f"SLHA:file = {folder}/spectrum.slha", "SLHA:verbose = 0"]
         for line in settings:
@@ -537,14 +541,13 @@ def lines_of(process: Process, name: str, n_events: int, seed: int) -> Iterator[
 
 def with_masses(process: Process, changes: list[str]) -> Process:
     """The process with other masses, given as in ``gluino=1300``."""
-    masses = dict(process.masses or {})
-    known = [name for name, code in PARTICLES.items() if code in masses]
+    masses = dict(process.masses)
     for change in changes:
         name, _, value = change.partition("=")
-        if name not in known or not value.isdigit():
-            raise ValueError(f"--mass {change}; accepted: {', '.join(f'{one}=GEV' for one in known) or 'none here'}")
-        masses[PARTICLES[name]] = float(value)
-    return replace(process, masses=masses or None)
+        if name not in masses or not value.isdigit():
+            raise ValueError(f"--mass {change}; accepted: {', '.join(f'{one}=GEV' for one in masses) or 'none here'}")
+        masses[name] = int(value)
+    return process.at(process.selection, **masses)
 
 
 def main() -> None:
@@ -559,7 +562,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.list:
         for name, process in PROCESSES.items():
-            print(f"{name:20} {process.selection:9} {process.description}")
+            print(f"{name:20} {process.selection:9} {process}")
         return
     if arguments.signal is None:
         parser.error("name a SIGNAL, or ask for the --list")

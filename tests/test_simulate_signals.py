@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
@@ -19,6 +20,10 @@ def simulated(out: Path, name: str, n_events: int, seed: int = 1, *further: str)
     arguments = [name, "--events", str(n_events), "--seed", str(seed), "--out", str(out), *further]
     subprocess.run([sys.executable, str(SCRIPT), *arguments], check=True, capture_output=True)
     return read_events(out)
+
+
+def lepton_charge(events: EventSet) -> np.ndarray:
+    return ((events.tag == 4) | (events.tag == 6)).sum(axis=1) - ((events.tag == 3) | (events.tag == 5)).sum(axis=1)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -62,8 +67,7 @@ def hardest_two(pt: np.ndarray, among: np.ndarray) -> np.ndarray:
 def test_same_sign_events_have_leptons_of_one_charge_and_many_jets(tmp_path: Path) -> None:
     events = simulated(tmp_path / "bprime.csv.gz", "bprime_700_ss", 4)
     is_lepton = (events.tag >= 3) & (events.tag <= 6)
-    charge = np.where(is_lepton, np.where(events.tag % 2 == 0, 1, -1), 0).sum(axis=1)
-    assert ((np.abs(charge) == 2) | (is_lepton.sum(axis=1) >= 3)).all()
+    assert ((np.abs(lepton_charge(events)) == 2) | (is_lepton.sum(axis=1) >= 3)).all()
     lepton_pt = np.where(is_lepton, events.pt_mev, 0)
     assert (lepton_pt.max(axis=1) > 28e3).all()
     assert (events.pt_mev.sum(axis=1) >= 500e3).all()
@@ -72,11 +76,16 @@ def test_same_sign_events_have_leptons_of_one_charge_and_many_jets(tmp_path: Pat
 
 
 def test_a_seed_gives_the_same_file_again_and_another_does_not(tmp_path: Path) -> None:
-    first, again, other = (
-        simulated(tmp_path / f"{i}.csv.gz", "ttbar", 10, seed).met_mev for i, seed in enumerate((7, 7, 8))
-    )
-    np.testing.assert_array_equal(first, again)
-    assert (first != other).any()
+    for name, seed in {"first": 7, "again": 7, "other": 8}.items():
+        simulated(tmp_path / name, "ttbar", 10, seed)
+    first, again, other = (gzip.decompress((tmp_path / name).read_bytes()) for name in ("first", "again", "other"))
+    assert first == again
+    assert first != other
+
+
+def test_leptons_have_their_charge(tmp_path: Path) -> None:
+    charge = lepton_charge(simulated(tmp_path / "wprime.csv.gz", "wprime_wz_1000", 200))
+    assert (charge > 0).sum() > 1.3 * (charge < 0).sum() > 0  # there are more up than down quarks in protons
 
 
 @pytest.mark.parametrize(
@@ -109,8 +118,9 @@ def test_decays_conserve_charge_and_are_all_there_is() -> None:
     spec.loader.exec_module(script)
     known = script.pythia8mc.Pythia("", False).particleData
     for name, process in script.PROCESSES.items():
+        masses = {script.PARTICLES[particle]: mass for particle, mass in process.masses.items()}
         for code, channels in (process.decays or {}).items():
             assert sum(share for share, _ in channels) == pytest.approx(1), name
             for _, products in channels:
                 assert sum(map(known.charge, products)) == pytest.approx(known.charge(code)), (name, products)
-                assert sum(process.masses.get(abs(one), known.m0(one)) for one in products) < process.masses[code]
+                assert sum(masses.get(abs(one), known.m0(one)) for one in products) < masses[code]

@@ -23,8 +23,8 @@ from unmask.events.event_set import BACKGROUND, SIGNAL, UNKNOWN
 ALL_SIGNAL = "all signal"
 #: Fewer events than this do not tell how much they fluctuate.
 MIN_EVENTS = 10
-#: A note on one of several signals names so many detectors.
-_MOST_LISTED = 3
+#: A note on one of several signals has the differences of so many detectors, and of the others the names.
+_MOST_DIFFERENCES = 3
 
 
 @dataclass(frozen=True)
@@ -252,13 +252,13 @@ def _beaten(comparisons: Iterable[Comparison], trivial: Container[str]) -> list[
 
 def _listed(pairs: list[Comparison]) -> str:
     """Differences in words: all of them for all signal together, the first few for one of several."""
-    shown = pairs if pairs[0].signal == ALL_SIGNAL else pairs[:_MOST_LISTED]
+    n_shown = len(pairs) if pairs[0].signal == ALL_SIGNAL else _MOST_DIFFERENCES
     words = [
         f"{pair.name} {pair.difference.value:+.4f} [{pair.difference.low:+.4f}, {pair.difference.high:+.4f}]"
-        for pair in shown
+        for pair in pairs[:n_shown]
     ]
-    more = len(pairs) - len(shown)
-    return ", ".join(words) + (f" and of {more} more" if more else "")
+    others = ", ".join(pair.name for pair in pairs[n_shown:])
+    return ", ".join(words) + (f"; and of {others}" if others else "")
 
 
 def _improvements(rows: list[Row], names: list[str], n_signals: int) -> dict[str, ImprovementOverSignals]:
