@@ -100,22 +100,45 @@ def test_repr_summarises(make_events: MakeEvents) -> None:
     assert repr(EventSet.empty()) == "EventSet: no events"
 
 
-def test_ht_is_the_sum_over_jets_and_b_jets() -> None:
+def _one_row_each(tags: list[list[int]], pt_mev: list[list[float]]) -> EventSet:
+    """Events of objects with these tags and momenta."""
+    n, pt = len(tags), np.concatenate([np.asarray(some, np.float64) for some in pt_mev])
     flat = FlatEvents(
-        row=np.arange(2),
-        event_id=np.arange(2),
-        process_names=Names.constant("x", 2),
-        weight=np.ones(2),
-        met_mev=np.full(2, 1e5),
-        met_phi=np.zeros(2),
-        n_objects=np.array([4, 0]),
-        tag=np.array([7, 1, 2, 1], np.uint8),
-        energy_mev=np.full(4, 1e5),
-        pt_mev=np.array([1e4, 2e4, 4e4, 8e4]),
-        eta=np.zeros(4),
-        phi=np.zeros(4),
+        row=np.arange(n),
+        event_id=np.arange(n),
+        process_names=Names.constant("x", n),
+        weight=np.ones(n),
+        met_mev=np.full(n, 1e5),
+        met_phi=np.zeros(n),
+        n_objects=np.array([len(some) for some in tags]),
+        tag=np.concatenate([np.asarray(some, np.uint8) for some in tags]),
+        energy_mev=pt,
+        pt_mev=pt,
+        eta=np.zeros(len(pt)),
+        phi=np.zeros(len(pt)),
     )
-    events = to_event_set(flat, file="x")
+    return to_event_set(flat, file="x")
+
+
+def test_ht_is_the_sum_over_jets_and_b_jets() -> None:
+    events = _one_row_each([[7, 1, 2, 1], []], [[1e4, 2e4, 4e4, 8e4], []])
     assert events.ht_mev.tolist() == [14e4, 0]
     assert events.tag[0, :5].tolist() == [1, 1, 2, 7, 0]
     assert events.pt_mev[0, :5].tolist() == [8e4, 2e4, 4e4, 1e4, 0]
+
+
+def test_the_softest_objects_are_cut_whatever_their_tag() -> None:
+    soft = [3e4 + 1e3 * i for i in range(18)]
+    events = _one_row_each([[1, 2], [1] * 18 + [6], [4]], [[5e4, 6e4], [*soft, 2e5], [7e4]])
+    assert events.n_dropped.tolist() == [0, 1, 0]
+    assert events.tag[1].tolist() == [1] * 17 + [6]
+    assert events.pt_mev[1].tolist() == [*sorted(soft, reverse=True)[:17], 2e5]
+    assert events.pt_mev[0, :2].tolist() == [5e4, 6e4]
+    assert events.pt_mev[2, 0] == 7e4
+
+
+def test_objects_stay_in_their_event_whatever_the_number_of_tags(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unmask.events.flat.N_TAGS", 31)
+    events = _one_row_each([[31, 8, 1], [9, 16]], [[3e4, 2e4, 1e4], [5e4, 6e4]])
+    assert events.tag[:, :3].tolist() == [[1, 8, 31], [9, 16, 0]]
+    assert events.pt_mev[:, :3].tolist() == [[1e4, 2e4, 3e4], [5e4, 6e4, 0]]

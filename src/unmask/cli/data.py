@@ -200,5 +200,5 @@ def _report(reading: Reading, counter: _Counter, result: str) -> None:
 
     reading.report_skipped()
     if counter.n_cut:
-        note(f"{counter.n_cut:,} events had more than 18 objects and were cut to the first 18")
+        note(f"{counter.n_cut:,} events had more than 18 objects and were cut to the 18 of largest pT")
     out.print(result, highlight=False, soft_wrap=True)

@@ -17,8 +17,6 @@ from unmask.networks.backbones import ETA, LOG_PT, EventNetwork
 
 # Events that are copied at a time.
 _PART = 1 << 16
-# Larger than any logarithm of a momentum.
-_TYPE_STEP = 100.0
 
 
 class CopiesTask(BackgroundTask):
@@ -123,8 +121,10 @@ def random_choices(n_events: int, used: list[int], n_kinds: int, device: torch.d
 
 
 def in_order(met: Tensor, kinematics: Tensor, types: Tensor) -> EventTensors:
-    """Events of missing energies (n, 1, 4) and any number of objects in any order: by type and pT, cut to 18."""
-    order = torch.where(types > 0, types * _TYPE_STEP - kinematics[..., LOG_PT], torch.inf).argsort(1)[:, :MAX_OBJECTS]
+    """Events of missing energies (n, 1, 4) and any number of objects in any order: the 18 hardest, by type and pT."""
+    by_pt = torch.where(types > 0, -kinematics[..., LOG_PT], torch.inf).argsort(1)[:, :MAX_OBJECTS]
+    hardest = types.gather(1, by_pt)
+    order = by_pt.gather(1, torch.where(hardest > 0, hardest, EVENT_TYPE).argsort(dim=1, stable=True))
     types = types.gather(1, order)
     kinematics = kinematics.gather(1, order[..., None].expand(-1, -1, kinematics.shape[-1]))
     kinematics = torch.where((types > 0)[..., None], kinematics, 0)

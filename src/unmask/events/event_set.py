@@ -78,7 +78,7 @@ class EventSet:
     tag : (n_events, 18) uint8
     energy_mev, pt_mev, eta, phi : (n_events, 18) float32
     n_dropped : (n_events,) int16
-        Objects beyond the first 18, which were cut.
+        Objects beyond the 18 of largest pT, which were cut.
     """
 
     row: npt.NDArray[np.int64]

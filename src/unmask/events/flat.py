@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.events.event_set import UNKNOWN, EventSet, Names
-from unmask.events.objects import MAX_OBJECTS
+from unmask.events.objects import MAX_OBJECTS, N_TAGS
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
@@ -59,22 +59,26 @@ class FlatEvents:
         return FlatEvents(**kept)
 
 
+# Of the key that objects are ordered by.
+_PT_BITS, _TAG_BITS, _EVENT_BITS = 32, 5, 27
+
 FLAT_COLUMNS = ("tag", "energy_mev", "pt_mev", "eta", "phi")
 
 
 def to_event_set(flat: FlatEvents, *, file: str, label: int = UNKNOWN) -> EventSet:
-    """Order the objects by tag and falling pT, cut at 18 (counting what is cut) and pad.
+    """Keep the 18 objects of largest pT (counting what is cut), order them by tag and falling pT, and pad.
 
     ``file`` and ``label`` are used where the events do not bring their own.
     """
     n = len(flat)
     event = flat.event_of_object
-    order = _order(event, flat.tag, flat.pt_mev)
-    first = np.cumsum(flat.n_objects) - flat.n_objects
-    rank = np.arange(len(event), dtype=np.int64) - first[event]  # position within the event after ordering
-    is_kept = rank < MAX_OBJECTS
-    slot = event[is_kept] * MAX_OBJECTS + rank[is_kept]
-    source = order[is_kept]
+    source = _order(event, flat.tag, flat.pt_mev)
+    if (flat.n_objects > MAX_OBJECTS).any():
+        by_pt = _order(event, np.zeros_like(flat.tag), flat.pt_mev)
+        is_kept = np.zeros(len(event), np.bool_)
+        is_kept[by_pt[_place(flat.n_objects) < MAX_OBJECTS]] = True
+        source = source[is_kept[source]]
+    slot = event[source] * MAX_OBJECTS + _place(np.minimum(flat.n_objects, MAX_OBJECTS))
 
     def padded(values: npt.NDArray[Any], dtype: type[np.generic]) -> npt.NDArray[Any]:
         table = np.zeros(n * MAX_OBJECTS, dtype)
@@ -102,14 +106,22 @@ def to_event_set(flat: FlatEvents, *, file: str, label: int = UNKNOWN) -> EventS
     )
 
 
+def _place(n_objects: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Number of each object within its event, from 0, of objects that are ordered by event."""
+    first = np.cumsum(n_objects) - n_objects
+    return np.arange(n_objects.sum(), dtype=np.int64) - np.repeat(first, n_objects)
+
+
 def _order(event: npt.NDArray[np.int64], tag: npt.NDArray[np.uint8], pt_mev: FloatArray) -> npt.NDArray[np.int64]:
     """Stable order by event, tag, falling pT.
 
-    One 64-bit key an object: event (29 bits), tag (3), complement of the pT's bits (32; the bit pattern of a
+    One 64-bit key per object: event (27 bits), tag (5), complement of the pT's bits (32; the bit pattern of a
     positive float rises with its value). Much faster than a lexical sort over three arrays.
     """
+    assert N_TAGS < 1 << _TAG_BITS
+    assert not len(event) or event[-1] < 1 << _EVENT_BITS
     pt_bits = np.ascontiguousarray(pt_mev, np.float32).view(np.uint32).astype(np.uint64)
-    key = (event.astype(np.uint64) << np.uint64(35)) | (tag.astype(np.uint64) << np.uint64(32))
+    key = (event.astype(np.uint64) << np.uint64(_TAG_BITS + _PT_BITS)) | (tag.astype(np.uint64) << np.uint64(_PT_BITS))
     key |= np.uint64(0xFFFFFFFF) - pt_bits
     if np.all(key[1:] >= key[:-1]):
         return np.arange(len(key), dtype=np.int64)

@@ -245,7 +245,7 @@ class EventReader:
                     n_cut += events.n_cut_events
                     yield path, events
         if n_cut:
-            self.reporter.note(f"{n_cut:,} events had more than 18 objects and were cut to the first 18")
+            self.reporter.note(f"{n_cut:,} events had more than 18 objects and were cut to the 18 of largest pT")
         if bad.n_skipped:
             self.reporter.note("\n  ".join([f"skipped {bad.n_skipped:,} bad events:", *bad.summary()]))
 
