@@ -9,6 +9,6 @@ mkdir -p "$out"
 
 run unmask data inspect sample:gluino
 run unmask data plot sample:gluino --out "$out/events.png"
-run unmask study run gluino --only default,default-objects --epochs 6 --device cpu --out "$out/study"
-run unmask tokenizer show "$out/study/tokenizers/default-objects" --limit 5
+run unmask study run gluino --only default,lut-456 --epochs 6 --device cpu --out "$out/study"
+run unmask tokenizer show "$out/study/tokenizers/lut-456" --limit 5
 say "Everything is in $out. Open $out/study/report.html in a browser to look at the most anomalous events."

@@ -98,10 +98,10 @@ def test_speed_is_measured_with_events_like_those_of_the_study(
 def test_a_killed_training_goes_on(data: Path, tmp_path: Path) -> None:
     files = ("--background", data / "channel_2b" / "ttbar.csv.gz", "--signal", data / "channel_2b" / "ww.csv.gz")
     out = tmp_path / "study"
-    more = ("--only", "objects", "--epochs", "60", "--set", "training.min_improvement=0")
+    more = ("--only", "masked-token", "--epochs", "60", "--set", "training.min_improvement=0")
     command = ("study", "run", *files, *more, "--out", out, *TINY)
     start = [sys.executable, "-c", "from unmask.cli import main; main()", *map(str, command)]
-    log = out / "models" / "objects.run" / "log.jsonl"
+    log = out / "models" / "masked-token.run" / "log.jsonl"
     process = subprocess.Popen(start, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=os.environ)
     try:
         deadline = time.monotonic() + 90
@@ -114,7 +114,7 @@ def test_a_killed_training_goes_on(data: Path, tmp_path: Path) -> None:
         process.communicate()
     n_epochs = len(log.read_text().splitlines())
     assert 0 < n_epochs < 60
-    assert not (out / "models" / "objects").exists()
+    assert not (out / "models" / "masked-token").exists()
     plan, progress = running(*command)
     assert "goes on (new)" in plan
     assert f"continuing after epoch {n_epochs}" in progress
@@ -184,7 +184,7 @@ def test_under_torchrun_it_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         (("gluino", "--only", "lut-465"), 2, "did you mean 'lut-456'"),
         (("gluino", "--only", "lut-456", "--set", "drpout=1"), 2, "did you mean 'dropout'"),
         (("gluino", "--data", "nowhere"), 3, "channel_2b: no such folder"),
-        (("--background", "sample:gluino", "--only", "objects"), 2, "labelled signal"),
+        (("--background", "sample:gluino", "--only", "masked-token"), 2, "labelled signal"),
     ],
 )
 def test_mistakes_are_named_and_nothing_is_trained(

@@ -56,10 +56,8 @@ def test_any_preset_and_toml_files_can_be_named(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('[detector]\nkind = "isolation-forest"\nn_trees = 5\n')
     found = choose_configurations(load_study(DEFAULT), ["default", "gluino-lut-885", str(path)])
-    assert [one.name for one in found] == ["quantities", "replaced", "default", "gluino-lut-885", "mine"]
+    assert [one.name for one in found] == ["default", "gluino-lut-885", "mine"]
     assert found[-1].detector_settings()["n_trees"] == 5
-    by_their_names = choose_configurations(load_study(DEFAULT), ["replaced", "default", "objects"])
-    assert [one.name for one in by_their_names] == ["replaced", "quantities", "default", "objects"]
 
 
 def test_what_cannot_be_chosen_is_named(tmp_path: Path) -> None:
@@ -78,68 +76,18 @@ def test_what_cannot_be_chosen_is_named(tmp_path: Path) -> None:
         choose_configurations(gluino, [str(path)])
 
 
-@pytest.mark.parametrize("name", ["four-top", "gluino"])
-def test_a_combination_follows_its_members(name: str) -> None:
-    study = load_study(name)
-    everything = [one.name for one in choose_configurations(study)]
-    at = everything.index("flow-deep-svdd")
-    assert {"flow", "deep-svdd-mlp"} <= set(everything[:at])
-    chosen = choose_configurations(
-        study, ["flow-deep-svdd", "flow"], epochs=3, changes={"training": {"batch_size": 64}}
-    )
-    assert [one.name for one in chosen] == ["flow", "deep-svdd-mlp", "flow-deep-svdd"]
-    assert chosen[2].members == ("flow", "deep-svdd-mlp")
-    assert chosen[2].detector_settings() == {"kind": "combination", "how": "average"}
-    for member in chosen[:2]:  # settings are for what is trained
-        training = member.detector_settings()["training"]
-        assert (training["max_epochs"], training["batch_size"]) == (3, 64)
-
-
 def test_settings_can_be_for_one_configuration_alone() -> None:
-    changes = {"training": {"max_epochs": 4}, "replaced": {"training": {"max_epochs": 2}}, "default": {"how": "or"}}
-    found = {one.name: one.detector_settings() for one in choose_configurations(load_study(DEFAULT), changes=changes)}
-    epochs = {name: settings["training"]["max_epochs"] for name, settings in found.items() if name != "default"}
-    assert epochs == {"quantities": 4, "replaced": 2, "objects": 4}
-    assert found["default"]["how"] == "or"
-    by_preset = choose_configurations(load_study(DEFAULT), ["default"], changes={"default-replaced": {"dropout": 0.3}})
-    assert [one.detector_settings().get("dropout") for one in by_preset] == [0.0, 0.3, None]
-    for name in ("flow-deep-svdd", "gluino-flow-deep-svdd"):  # in the study's tables, and as a preset
-        *_, either = choose_configurations(load_study("gluino"), ["flow-deep-svdd"], changes={name: {"how": "or"}})
-        assert either.detector_settings()["how"] == "or"
+    study = load_study("gluino")
+    changes = {"training": {"max_epochs": 4}, "flow": {"training": {"max_epochs": 2}}}
+    found = choose_configurations(study, ["flow", "lut-456"], changes=changes)
+    assert [one.detector_settings()["training"]["max_epochs"] for one in found] == [2, 4]
+    for name in ("flow", "gluino-flow"):  # in the study's tables, and as a preset
+        (either,) = choose_configurations(study, ["flow"], changes={name: {"hidden": 32}})
+        assert either.detector_settings()["hidden"] == 32
     for wrong, message in (
-        ({"objects": {"drpout": 0.1}}, "did you mean 'dropout'"),
-        ({"default": {"hwo": "or"}}, "did you mean 'how'"),
-        ({"default": 5}, r"default=5: .* write default.SETTING=VALUE"),
-        ({"default": {"members": ["ddd"]}}, "members are named in a TOML file"),
-        ({"replacd": {"dropout": 0.1}}, "no detector 'replacd' to change; did you mean 'replaced'"),
+        ({"flow": {"hiden": 32}}, "did you mean 'hidden'"),
+        ({"flow": 5}, r"flow=5: .* write flow.SETTING=VALUE"),
+        ({"flaw": {"hidden": 32}}, "no detector 'flaw' to change; did you mean 'flow'"),
     ):
         with pytest.raises(UsageError, match=message):
-            [one.detector_settings() for one in choose_configurations(load_study(DEFAULT), changes=wrong)]
-
-
-def test_combinations_that_cannot_be_made(tmp_path: Path) -> None:
-    study, path = load_study("gluino"), tmp_path / "both.toml"
-    table = '[detector]\nkind = "combination"\n'
-    for content, message in {
-        "": r"members is None; accepted: a list of two presets or more",
-        'members = ["flow", "flow"]': r"members is \['flow', 'flow'\]",
-        'members = ["flow", "flaw"]': "no configuration 'flaw'",
-        'members = ["flow", "flow-deep-svdd"]': "flow-deep-svdd, a member of both, is a combination itself",
-        'members = ["flow", "vq-512"]\nhwo = "and"': "did you mean 'how'",
-        'members = ["flow", "vq-512"]\nhow = "maximum"': "how: ",
-    }.items():
-        path.write_text(table + content)
-        with pytest.raises(UsageError, match=message):
-            choose_configurations(study, [str(path)])[-1].detector_settings()
-    other = tmp_path / "flow.toml"
-    other.write_text('[detector]\nkind = "isolation-forest"\n')
-    path.write_text(table + f'members = ["{other}", "vq-512"]')
-    with pytest.raises(UsageError, match="two configurations are called 'flow'"):
-        choose_configurations(study, ["flow", str(path)])
-    path.write_text(table + f'members = ["{other}", "flow"]')
-    with pytest.raises(UsageError, match="need names that differ"):
-        choose_configurations(study, [str(path)])
-    named_as_member = tmp_path / "vq-512.toml"
-    named_as_member.write_text(table + 'members = ["flow", "vq-512"]')
-    with pytest.raises(UsageError, match=r"vq-512 and its members .* need names that differ"):
-        choose_configurations(study, [str(named_as_member)])
+            [one.detector_settings() for one in choose_configurations(study, ["flow", "lut-456"], changes=wrong)]

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from unmask.detectors import Detector
-from unmask.detectors.combination import CombinationDetector
 from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.errors import BadDataError, UsageError
 from unmask.studies.presets import load_preset, preset_names
@@ -46,32 +45,6 @@ def test_every_other_preset_can_be_made(name: str) -> None:
     detector: Detector = preset.new_detector(preset.new_tokenizer() if preset.tokenizer else None)
     assert detector.kind == preset.detector["kind"]
     assert preset.description
-
-
-def test_members_of_a_combination_share_changes_and_seed(tmp_path: Path) -> None:
-    path = tmp_path / "both.toml"
-    path.write_text('[detector]\nkind = "combination"\nmembers = ["default-replaced", "gluino-isolation-forest"]\n')
-    both = load_preset(str(path)).new_detector(shared={"seed": 7, "max_epochs": 3})
-    assert isinstance(both, CombinationDetector)
-    network, forest = (member.settings() for member in both.members)
-    assert (network["training"]["seed"], network["training"]["max_epochs"]) == (7, 3)
-    assert forest["seed"] == 7
-    for either in ({"how": "or"}, {"default": {"how": "or"}}):
-        assert load_preset("default").new_detector(changes=either).settings() == {"how": "or"}
-    with pytest.raises(UsageError, match=r"default-quantities, \[detector\]: backbone: unknown setting"):  # not of both
-        load_preset("default").new_detector(changes={"backbone": "mlp"})
-    one = load_preset("default").new_detector(
-        changes={"training": {"max_epochs": 4}, "default-replaced": {"backbone": "mlp", "training": {"max_epochs": 2}}}
-    )
-    assert isinstance(one, CombinationDetector)
-    quantities, replaced = (member.settings() for member in one.members)
-    assert (quantities["training"]["max_epochs"], replaced["training"]["max_epochs"]) == (4, 2)
-    assert replaced["backbone"] == "mlp"
-    with pytest.raises(UsageError, match=r"default-replaced=2: .* write default-replaced.SETTING=VALUE"):
-        load_preset("default").new_detector(changes={"default-replaced": 2})
-    path.write_text('[detector]\nkind = "combination"\nmembers = ["default-objects", "default-replaced"]\n')
-    with pytest.raises(UsageError, match=r"the members of both need tokenizers, .* trained one by one, .*combine"):
-        load_preset(str(path)).new_detector()
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

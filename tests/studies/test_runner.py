@@ -13,7 +13,6 @@ import pytest
 
 from unmask import EventSet, load_sample, read_events, write_events
 from unmask.detectors import load_detector
-from unmask.detectors.combination import CombinationDetector
 from unmask.detectors.explanations import read_explanations
 from unmask.detectors.network import NetworkDetector
 from unmask.detectors.scores import read_scores
@@ -23,7 +22,6 @@ from unmask.evaluation.plotting import Style
 from unmask.events.event_set import concatenate_events
 from unmask.studies import runner
 from unmask.studies.configurations import DEFAULT, choose_configurations, load_study
-from unmask.studies.estimates import Estimator
 from unmask.studies.event_files import EventFiles, EventReader
 from unmask.studies.runner import StudyRun
 from unmask.studies.stages import Stage, StudyReporter, plan
@@ -66,7 +64,7 @@ def new_run(
     out: Path,
     files: EventFiles,
     *,
-    only: Sequence[str] = ("objects",),
+    only: Sequence[str] = ("masked-token",),
     changes: dict[str, object] = TINY,
     seed: int = 1,
     style: Style = "plain",
@@ -100,7 +98,7 @@ def times(out: Path) -> dict[str, int]:
 
 
 def test_scores_are_of_test_events_that_were_not_trained_on(out: Path, files: Path) -> None:
-    scores = read_scores(out / "scores" / "objects.parquet")
+    scores = read_scores(out / "scores" / "masked-token.parquet")
     background = read_events(out / "events" / "test.parquet")
     assert len(scores) == len(background) + 600
     assert scores.was_trained_on is not None
@@ -114,13 +112,17 @@ def test_scores_are_of_test_events_that_were_not_trained_on(out: Path, files: Pa
 def test_one_model_stands_against_each_signal(out: Path) -> None:
     metrics = json.loads((out / "results" / "metrics.json").read_text())
     assert metrics["signals"] == {"light": 300, "heavy": 300}  # both files say gluino_1000_1: told apart by file
-    assert {row["signal"] for row in metrics["rows"] if row["name"] == "objects"} == {"all signal", "light", "heavy"}
+    assert {row["signal"] for row in metrics["rows"] if row["name"] == "masked-token"} == {
+        "all signal",
+        "light",
+        "heavy",
+    }
     summary = (out / "results" / "summary.md").read_text()
     assert "One background model against each signal" in summary
     assert "| light  | 300" in summary
     assert "trivial four (Fisher)" in summary
     latex = (out / "results" / "summary.tex").read_text()
-    assert r"objects & $0." in latex
+    assert r"masked-token & $0." in latex
     assert latex.count(r"\begin{tabular}") == 3
 
 
@@ -138,8 +140,8 @@ def test_the_tables_say_what_the_training_cost(out: Path) -> None:
 def test_curves_are_those_of_the_model_whatever_was_logged(out: Path, many_signals: EventFiles, tmp_path: Path) -> None:
     out = shutil.copytree(out, tmp_path / out.name)
     run, _ = new_run(out, many_signals)
-    (figures,) = (stage for stage in run.stages if stage.name == "figures objects")
-    drawn, log = out / "figures" / "objects" / "training.svg", out / "models" / "objects.run" / "log.jsonl"
+    (figures,) = (stage for stage in run.stages if stage.name == "figures masked-token")
+    drawn, log = out / "figures" / "masked-token" / "training.svg", out / "models" / "masked-token.run" / "log.jsonl"
     before = drawn.read_text()
     log.write_text(log.read_text().splitlines()[0] + "\n")
     figures.make()
@@ -150,16 +152,16 @@ def test_curves_are_those_of_the_model_whatever_was_logged(out: Path, many_signa
 
 
 def test_everything_is_there_to_be_looked_at(out: Path) -> None:
-    figures = {path.name for path in (out / "figures" / "objects").iterdir()}
+    figures = {path.name for path in (out / "figures" / "masked-token").iterdir()}
     assert {f"{name}.pdf" for name in ("training", "token-occurrence", "type-losses", "code-usage")} <= figures
     assert {"roc.png", "significance-improvement.svg"} <= {
         path.name for path in (out / "results" / "figures").iterdir()
     }
     report = (out / "report.html").read_text()
-    explained = read_explanations(out / "scores" / "objects.explained.json")
+    explained = read_explanations(out / "scores" / "masked-token.explained.json")
     assert len(explained.events) == 50
     assert all(str(event.event_id) in report for event in explained.events)
-    assert "objects: token occurrence" in report
+    assert "masked-token: token occurrence" in report
     assert "One background model against each signal" in report
     assert 'id="study-1-training"' in report
     assert '<th scope="row">settings training seed</th><td>1</td>' in report
@@ -167,15 +169,15 @@ def test_everything_is_there_to_be_looked_at(out: Path) -> None:
 
 
 def test_data_are_searched_with_a_threshold_from_validation_events(out: Path) -> None:
-    calibration = Calibration.load(out / "calibrations" / "objects")
+    calibration = Calibration.load(out / "calibrations" / "masked-token")
     assert calibration.wanted == 0.1  # 300 validation events are too few for 1 %
-    data = read_scores(out / "scores" / "objects-data.parquet")
+    data = read_scores(out / "scores" / "masked-token-data.parquet")
     assert (data.label == -1).all()
-    with open_table(out / "flagged" / "objects.parquet", FLAGGED_TABLE) as (table, _):
+    with open_table(out / "flagged" / "masked-token.parquet", FLAGGED_TABLE) as (table, _):
         flagged = table.read()
     assert len(flagged) == np.count_nonzero(data.score >= calibration.threshold) > 0
     assert max(flagged["p_value"].to_pylist()) <= 0.1
-    assert "objects-data" in (out / "report.html").read_text()
+    assert "masked-token-data" in (out / "report.html").read_text()
 
 
 def test_a_second_call_does_nothing(out: Path, many_signals: EventFiles) -> None:
@@ -195,28 +197,28 @@ def test_only_what_is_missing_or_changed_is_done_again(
         return [each.stage.name for each in plan(run.stages, run.ledger) if each.why]
 
     assert to_do(new_run(out, many_signals)[0]) == []
-    (out / "scores" / "objects.parquet").unlink()
-    assert to_do(new_run(out, many_signals)[0]) == ["scores objects", "results", "report"]
+    (out / "scores" / "masked-token.parquet").unlink()
+    assert to_do(new_run(out, many_signals)[0]) == ["scores masked-token", "results", "report"]
     # Another signal: nothing is trained again.
     more = replace(many_signals, signal=(*many_signals.signal, files / "tops.parquet"))
-    of_signal = ["signal", "scores objects", "figures objects", "results", "report"]
+    of_signal = ["signal", "scores masked-token", "figures masked-token", "results", "report"]
     assert to_do(new_run(out, more)[0]) == of_signal
     # Another setting of the detector: the tokenizer stays.
     run, listener = new_run(out, more, changes=TINY | {"dropout": 0.1})
     run.run()
     names = ("detector", "scores", "calibration", "search", "figures")
-    assert listener.done == ["signal", *(f"{name} objects" for name in names), "results", "report"]
+    assert listener.done == ["signal", *(f"{name} masked-token" for name in names), "results", "report"]
     assert set(json.loads((out / "results" / "metrics.json").read_text())["signals"]) == {"light", "heavy", "tttt"}
     assert to_do(run) == []
 
 
 def test_a_changed_style_draws_again_and_does_no_more(out: Path, many_signals: EventFiles, tmp_path: Path) -> None:
     out = shutil.copytree(out, tmp_path / out.name)
-    drawn = [out / "figures" / "objects" / f"{name}.svg" for name in ("training", "type-losses", "code-usage")]
+    drawn = [out / "figures" / "masked-token" / f"{name}.svg" for name in ("training", "type-losses", "code-usage")]
     before = [path.read_text() for path in drawn]
     run, _ = new_run(out, many_signals, style="atlas")
     again = [each.stage for each in plan(run.stages, run.ledger) if each.why]
-    assert [stage.name for stage in again] == ["figures objects", "results", "report"]
+    assert [stage.name for stage in again] == ["figures masked-token", "results", "report"]
     again[0].make()
     # The styles of the experiments have text as outlines, the plain one as text.
     assert all("<text" in svg for svg in before)
@@ -231,84 +233,27 @@ def test_what_another_version_made_is_made_again(
         return [each.stage.name for each in plan(run.stages, run.ledger) if each.why]
 
     monkeypatch.setattr(runner, "version", lambda _: "99.0")
-    assert to_do() == ["figures objects", "results", "report"]  # nothing is trained again for a new package
+    assert to_do() == ["figures masked-token", "results", "report"]  # nothing is trained again for a new package
     monkeypatch.undo()
     monkeypatch.setitem(runner.VERSIONS, "calibration", 2)
-    assert to_do() == ["calibration objects", "search objects", "report"]
+    assert to_do() == ["calibration masked-token", "search masked-token", "report"]
     monkeypatch.setitem(runner.VERSIONS, "detector ddd", 2)
-    assert to_do() == ["calibration objects", "search objects", "report"]
+    assert to_do() == ["calibration masked-token", "search masked-token", "report"]
     monkeypatch.setitem(runner.VERSIONS, "detector masked-token", 2)
-    assert to_do()[:2] == ["detector objects", "scores objects"]
-
-
-FOREST, TRIVIAL, BOTH = "forest.toml", "by-ht.toml", "both.toml"
+    assert to_do()[:2] == ["detector masked-token", "scores masked-token"]
 
 
 @pytest.fixture
-def combination(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A configuration that combines two others that need no training to speak of."""
-    monkeypatch.chdir(tmp_path)
-    Path(FOREST).write_text('[detector]\nkind = "isolation-forest"\nn_trees = 10\n')
-    Path(TRIVIAL).write_text('[detector]\nkind = "trivial"\nscore = "ht"\n')
-    Path(BOTH).write_text(f'[detector]\nkind = "combination"\nmembers = ["{FOREST}", "{TRIVIAL}"]\nhow = "average"\n')
-    return BOTH
-
-
-def test_a_combination_is_a_row_made_of_its_members(files: Path, tmp_path: Path, combination: str) -> None:
-    inputs = EventFiles((files / "background.parquet",), (files / "light.parquet",), (files / "data.parquet",))
-    out = tmp_path / "out"
-    run, listener = new_run(out, inputs, only=[combination], changes={})
-    run.run()
-    assert [name for name in listener.done if name.startswith("detector")] == [
-        "detector forest",
-        "detector by-ht",
-        "detector both",
-    ]
-    both, forest, by_ht = (
-        read_scores(out / "scores" / f"{name}.parquet").score for name in ("both", "forest", "by-ht")
-    )
-    saved = load_detector(out / "models" / "both")
-    assert isinstance(saved, CombinationDetector)
-    assert saved.how == "average"
-    p = [np.exp(-tail.minus_log_p_of(score)) for tail, score in zip(saved.tails_, (forest, by_ht), strict=True)]
-    np.testing.assert_allclose(np.exp(-both), np.mean(p, axis=0))
-    rows = json.loads((out / "results" / "metrics.json").read_text())["rows"]
-    assert {"forest", "by-ht", "both"} <= {row["name"] for row in rows if row["kind"] == "detector"}
-    assert (out / "flagged" / "both.parquet").exists()
-    # A member that is made again makes the combination again, but not the other member.
-    Path(FOREST).write_text('[detector]\nkind = "isolation-forest"\nn_trees = 11\n')
-    run, listener = new_run(out, inputs, only=[combination], changes={})
-    again = [each.stage.name for each in plan(run.stages, run.ledger) if each.why]
-    assert {"detector forest", "detector both", "scores both", "results"} <= set(again)
-    assert not any("by-ht" in name for name in again)
-
-
-def test_a_combination_costs_what_its_members_cost_and_its_time_is_estimated(
-    files: Path, tmp_path: Path, many_signals: EventFiles, out: Path, combination: str
-) -> None:
-    Path("both.toml").write_text(f'[detector]\nkind = "combination"\nmembers = ["default-objects", "{FOREST}"]\n')
-    out = shutil.copytree(out, tmp_path / out.name)
-    run, _ = new_run(out, many_signals, only=["default-objects"])
-    one = run.configurations[0]
-    forest, both = choose_configurations(run.study, [combination])[1:]
-    run = replace(run, configurations=[one, forest, replace(both, members=("objects", "forest"))])
-    estimator = Estimator(run)
-    planned = {each.stage.name: estimator.of(each) for each in plan(run.stages, run.ledger)}
-    assert planned["detector both"].seconds > 0
-    # The scores of the combination are those of both members.
-    assert planned["scores both"].seconds > planned["scores forest"].seconds
-    run.run()
-    costs = (out / "results" / "summary.md").read_text().split("## Cost of the trainings")[1].splitlines()
-    cells = {
-        line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:]] for line in costs if "|" in line
-    }
-    assert cells["both"] == cells["objects"]  # the forest has no network
-    assert "forest" not in cells
+def forest(tmp_path: Path) -> str:
+    """A configuration that needs no training to speak of."""
+    toml = tmp_path / "forest.toml"
+    toml.write_text('[detector]\nkind = "isolation-forest"\nn_trees = 10\n')
+    return str(toml)
 
 
 @pytest.mark.parametrize("of", ["background", "signal"])
 def test_with_negative_weights_what_can_be_measured_is_measured(
-    files: Path, tmp_path: Path, combination: str, of: str
+    files: Path, tmp_path: Path, forest: str, of: str
 ) -> None:
     for name in ("background", "light"):
         events = read_events(files / f"{name}.parquet")
@@ -317,16 +262,16 @@ def test_with_negative_weights_what_can_be_measured_is_measured(
     inputs = EventFiles(
         (tmp_path / "background.parquet",), (tmp_path / "light.parquet",), data=(files / "data.parquet",)
     )
-    run, listener = new_run(tmp_path / "out", inputs, only=[combination], changes={})
+    run, listener = new_run(tmp_path / "out", inputs, only=[forest], changes={})
     run.run()
     told = [note for note in listener.notes if "negative weights" in note]
     assert told[0].startswith("warning: 300 of these 3,000 events have negative weights: besides the AUC")
     metrics = json.loads((tmp_path / "out" / "results" / "metrics.json").read_text())
-    row = next(row for row in metrics["rows"] if row["name"] == "both")
+    row = next(row for row in metrics["rows"] if row["name"] == "forest")
     assert row["metrics"]["auc"]["value"] > 0.7
     assert row["metrics"]["signal_efficiency"]["0.01"] is None
-    assert 0 < Calibration.load(tmp_path / "out" / "calibrations" / "both").achieved.value <= 0.1
-    assert (tmp_path / "out" / "flagged" / "both.parquet").exists()
+    assert 0 < Calibration.load(tmp_path / "out" / "calibrations" / "forest").achieved.value <= 0.1
+    assert (tmp_path / "out" / "flagged" / "forest.parquet").exists()
     assert "neg. weights" in (tmp_path / "out" / "results" / "summary.md").read_text()
 
 
@@ -364,21 +309,16 @@ def test_signal_events_that_are_given_twice_are_refused(files: Path, tmp_path: P
     assert not [*tmp_path.glob("*/models")]
 
 
-def test_by_default_the_whole_event_and_its_objects_are_judged() -> None:
+def test_by_default_ours_is_compared_with_the_published_method() -> None:
     chosen = choose_configurations(load_study(DEFAULT))
     assert {one.name: one.detector_settings()["kind"] for one in chosen} == {
-        "quantities": "likelihood-ratio",
-        "replaced": "replaced-object",
-        "default": "combination",
-        "objects": "masked-token",
+        "default": "replaced-object",
+        "masked-token": "masked-token",
     }
-    assert chosen[2].members == ("quantities", "replaced")
 
 
-def test_without_signal_there_are_scores_thresholds_and_a_report(files: Path, tmp_path: Path) -> None:
-    toml = tmp_path / "forest.toml"
-    toml.write_text('[detector]\nkind = "isolation-forest"\nn_trees = 10\n')
-    run, listener = new_run(tmp_path / "out", EventFiles((files / "background.parquet",)), only=[str(toml)], changes={})
+def test_without_signal_there_are_scores_thresholds_and_a_report(files: Path, tmp_path: Path, forest: str) -> None:
+    run, listener = new_run(tmp_path / "out", EventFiles((files / "background.parquet",)), only=[forest], changes={})
     run.run()
     assert listener.done == [
         "background",

@@ -23,7 +23,6 @@ from unmask.cli.parts import PART_EVENTS, DaskOption, PartEventsOption, ShardOpt
 from unmask.cli.reading import Reading, reads_events, resolve
 
 if TYPE_CHECKING:
-    from unmask.detectors import Detector
     from unmask.detectors.scores import Scores
 
 
@@ -54,14 +53,12 @@ def train(
     The log and the checkpoints go to OUT.run: after an interruption run the same command again and it continues.
     On several GPUs: torchrun --nproc-per-node 4 -m unmask train ...
     Settings of the detector are changed with --set (dropout=0.1, training.max_epochs=20), those of the tokenizer with
-    --set tokenizer.n_bins=5. Of a combination, such as the preset default, they go to all members, or to one:
-    --set default-replaced.training.max_epochs=5; how=or is its own.
+    --set tokenizer.n_bins=5.
     """
     from unmask.artifacts import check_can_save
     from unmask.cli.console import IS_FIRST_PROCESS
     from unmask.cli.console import out as console
     from unmask.cli.training_bar import TrainingBar
-    from unmask.detectors.combination import CombinationDetector, member_name
     from unmask.detectors.network import NetworkDetector
     from unmask.errors import UsageError
     from unmask.studies.presets import default_preset, load_preset
@@ -84,33 +81,25 @@ def train(
     if fitted is None and chosen.tokenizer:
         fitted = chosen.new_tokenizer(tokenizer_changes)
     new = chosen.new_detector(fitted, changes, shared)
-    if isinstance(new, CombinationDetector):
-        new.check_settings()
     check_can_save(out)
     events, held_out = training_and_validation(reading, validation, seed, with_signal=new.sees_signal)
     run_folder = run_folder_of(out)
     if tokenizer is None and fitted is not None:
         fit_tokenizer(fitted, events, held_out, run_folder / "tokenizer")
 
-    def fit(part: Detector, title: str, folder: Path) -> str:
-        if not isinstance(part, NetworkDetector):
-            part.fit(events, held_out, run_folder=folder)
-            return f"{len(events):,} events"
-        board_folder = folder if tensorboard and IS_FIRST_PROCESS else None
-        with TrainingBar(title, part.training.max_epochs, board_folder) as bar:
-            part.fit(events, held_out, run_folder=folder, reporter=bar)
-        best = min(record.validation_loss for record in part.history_)
-        seconds = sum(record.seconds for record in part.history_)
-        return (
-            f"{len(part.history_)} epochs in {seconds:,.0f} s, best validation loss {best:.4f}, "
-            f"{part.n_parameters:,} parameters"
+    if isinstance(new, NetworkDetector):
+        board_folder = run_folder if tensorboard and IS_FIRST_PROCESS else None
+        with TrainingBar("detector", new.training.max_epochs, board_folder) as bar:
+            new.fit(events, held_out, run_folder=run_folder, reporter=bar)
+        best = min(record.validation_loss for record in new.history_)
+        seconds = sum(record.seconds for record in new.history_)
+        facts = (
+            f"{len(new.history_)} epochs in {seconds:,.0f} s, best validation loss {best:.4f}, "
+            f"{new.n_parameters:,} parameters"
         )
-
-    if isinstance(new, CombinationDetector):
-        for i, member in enumerate(new.members):
-            told = fit(member, f"detector {i + 1} of {len(new.members)}", run_folder / member_name(i))
-            console.print(f"{member.kind}: {told}", highlight=False, soft_wrap=True)
-    facts = fit(new, "detector", run_folder)
+    else:
+        new.fit(events, held_out, run_folder=run_folder)
+        facts = f"{len(events):,} events"
     if IS_FIRST_PROCESS:
         new.save(out)
     leave_together()

@@ -19,8 +19,8 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Change a setting: n_bins=5, training.max_epochs=20; of one detector of several: "
-        "default-replaced.training.max_epochs=20 (repeatable).",
+        help="Change a setting: n_bins=5, training.max_epochs=20; in a study of one detector alone: "
+        "lut-456.training.max_epochs=20 (repeatable).",
     ),
 ]
 SeedOption = Annotated[int, typer.Option(help="Seed of the split and of the training.")]

@@ -27,7 +27,8 @@ _CLASSES: dict[str, tuple[str, str]] = {
     "trivial": ("trivial", "TrivialDetector"),
     "combination": ("combination", "CombinationDetector"),
 }
-KINDS: tuple[str, ...] = tuple(_CLASSES)
+#: What can be trained; a combination is made of what is trained already.
+KINDS: tuple[str, ...] = tuple(kind for kind in _CLASSES if kind != "combination")
 
 
 def detector_class(kind: str) -> type[Detector]:
@@ -47,5 +48,5 @@ def load_detector(folder: str | Path) -> Detector:
     """
     artifact = load_artifact(folder)
     if artifact.kind not in _CLASSES:
-        raise ArtifactError(f"holds a {artifact.kind}, not a detector ({', '.join(KINDS)})", path=folder)
+        raise ArtifactError(f"holds a {artifact.kind}, not a detector ({', '.join(_CLASSES)})", path=folder)
     return detector_class(artifact.kind).from_artifact(artifact, Path(folder))

@@ -47,7 +47,7 @@ class CombinationDetector(Detector):
         self.how: How = how
 
     def _fit(self, train: EventSet, validation: EventSet, run_folder: Path | None, reporter: Reporter | None) -> None:
-        self.check_settings()
+        self._check_settings()
         for i, member in enumerate(self.members):
             if member.fitted_on_ is None:
                 member.fit(train, validation, run_folder=run_folder and run_folder / member_name(i), reporter=reporter)
@@ -64,7 +64,7 @@ class CombinationDetector(Detector):
         UsageError
             If signal is among the events, there are none, or a member was trained on more than 1 % of them.
         """
-        self.check_settings()
+        self._check_settings()
         self._check_events(validation, validation)
         for member in self.members:
             member._check_fitted()
@@ -114,7 +114,7 @@ class CombinationDetector(Detector):
             terms=terms + [term for one in said for term in one.terms],
         )
 
-    def check_settings(self) -> None:
+    def _check_settings(self) -> None:
         """Refuse what no fit could mend: an unknown rule, fewer than two members, or one that learns from signal."""
         if self.how not in COMBINE:
             raise UsageError(f"unknown combination {self.how!r}; {nearest(self.how, COMBINE)}")

@@ -7,17 +7,14 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from unmask.artifacts import Json
 from unmask.config import checked_arguments, read_toml
 from unmask.detectors import Detector
 from unmask.errors import UsageError, nearest
-from unmask.studies.presets import Preset, changes_for, load_preset, own_changes, preset_names
+from unmask.studies.presets import Preset, changes_for, load_preset, preset_names
 from unmask.tokenizers import Tokenizer
-
-if TYPE_CHECKING:
-    from unmask.detectors.combination import CombinationDetector
 
 #: The study of a user's own files.
 DEFAULT = "default"
@@ -73,16 +70,12 @@ def load_study(name: str) -> Study:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A tokenizer, where there is one, and a detector to be trained, under the name that tables give them.
-
-    ``members`` are the names of other configurations, for a combination of them.
-    """
+    """A tokenizer, where there is one, and a detector to be trained, under the name that tables give them."""
 
     name: str
     preset: Preset
     tokenizer_changes: Mapping[str, Any] = field(default_factory=dict)
     detector_changes: Mapping[str, Any] = field(default_factory=dict)
-    members: tuple[str, ...] = ()
 
     def new_tokenizer(self) -> Tokenizer | None:
         """Make the tokenizer, not fitted yet; None for a detector without."""
@@ -92,18 +85,14 @@ class Configuration:
         """Make the detector, not fitted yet."""
         return self.preset.new_detector(tokenizer, self.detector_changes)
 
-    def new_combination(self, members: Sequence[Detector]) -> CombinationDetector:
-        """Make the combination of what was trained as its members, not calibrated yet."""
-        return self.preset.new_combination(members, self.detector_changes)
-
     def tokenizer_settings(self) -> dict[str, Json] | None:
         """All that the tokenizer depends on besides the events."""
         tokenizer = self.new_tokenizer()
         return None if tokenizer is None else {"kind": tokenizer.kind} | _without_device(tokenizer.settings())
 
     def detector_settings(self) -> dict[str, Json]:
-        """All that the detector depends on besides its tokenizer or members and the events."""
-        detector = self.new_combination([]) if self.members else self.new_detector(self.new_tokenizer())
+        """All that the detector depends on besides its tokenizer and the events."""
+        detector = self.new_detector(self.new_tokenizer())
         return {"kind": detector.kind} | _without_device(detector.settings())
 
 
@@ -126,8 +115,6 @@ def choose_configurations(
 ) -> list[Configuration]:
     """The configurations of a study, or those named: of the study, any other preset, or a TOML file of that shape.
 
-    The members of a combination come before it, named or not.
-
     Parameters
     ----------
     changes : settings of all that is trained that differ from those of the presets, those of the tokenizer in a table
@@ -137,45 +124,27 @@ def choose_configurations(
     Raises
     ------
     UsageError
-        If a name is not known or given twice, a setting does not exist, a detector learns from signal, or a combination
-        is made of combinations.
+        If a name is not known or given twice, a setting does not exist, or a detector learns from signal.
     """
     known = study.presets()
     shared: dict[str, Any] = {"seed": seed, "device": device} | ({"max_epochs": epochs} if epochs else {})
-    found: dict[str, Configuration] = {}
-    chosen: dict[str, tuple[Preset, dict[str, Preset]]] = {}
+    chosen: dict[str, Preset] = {}
     for name in only or known:
         short, preset = _named(name, study)
         if short in chosen:
             raise UsageError(f"configuration {short!r} is given twice")
-        chosen[short] = preset, dict(_named(member, study) for member in preset.members)
-    everyone = [
-        name
-        for short, (preset, members) in chosen.items()
-        for one, trained in {short: preset, **members}.items()
-        for name in dict.fromkeys((one, trained.name))
+        chosen[short] = preset
+    everyone = [name for short, preset in chosen.items() for name in dict.fromkeys((short, preset.name))]
+    found = [
+        _configuration(short, preset, changes_for((short, preset.name), changes or {}, everyone), shared)
+        for short, preset in chosen.items()
     ]
-    for short, (preset, members) in chosen.items():
-        if len(members) < len(preset.members) or short in members:
-            raise UsageError(f"{short} and its members {', '.join(preset.members)} need names that differ")
-        for one, trained in (members or {short: preset}).items():
-            if trained.members:
-                raise UsageError(f"{one}, a member of {short}, is a combination itself; name what it is made of")
-            mine = changes_for((one, trained.name), changes or {}, everyone)
-            configuration = _configuration(one, trained, mine, shared)
-            if found.setdefault(one, configuration) != configuration:
-                raise UsageError(f"two configurations are called {one!r}: one of them is a member of a combination")
-        if members:
-            if short in found:
-                raise UsageError(f"two configurations are called {short!r}: one of them is a member of a combination")
-            rule = own_changes((short, preset.name), changes or {})
-            found[short] = Configuration(short, preset, detector_changes=rule, members=tuple(members))
-    bounds = [one for one in found.values() if not one.members and one.new_detector(one.new_tokenizer()).sees_signal]
+    bounds = [one for one in found if one.new_detector(one.new_tokenizer()).sees_signal]
     if bounds and only:
         raise UsageError(
             f"{bounds[0].name} learns from the signal that a study tests with; train it by itself with unmask train"
         )
-    return [one for one in found.values() if one not in bounds]
+    return [one for one in found if one not in bounds]
 
 
 def _named(name: str, study: Study) -> tuple[str, Preset]:

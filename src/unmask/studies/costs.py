@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from unmask.detectors import Detector, load_detector
@@ -11,23 +11,19 @@ from unmask.studies.study_tables import StudyTable
 from unmask.tokenizers.vqvae import VQVAETokenizer
 
 
-def cost_table(models: Mapping[str, Path], members: Mapping[str, Sequence[str]]) -> StudyTable:
+def cost_table(models: Mapping[str, Path]) -> StudyTable:
     """Weights, epochs and seconds of training of all detectors with a network.
 
-    A VQ-VAE has its own weights and seconds beside those of its detector, a combination those of its members.
+    A VQ-VAE has its own weights and seconds beside those of its detector.
 
     Parameters
     ----------
     models : folders of detectors, by their names.
-    members : names of the detectors that combinations are made of, by the names of these.
     """
     costs = {name: _cost(load_detector(model)) for name, model in models.items()}
-    for name, parts in members.items():
-        trained = [found for part in parts if (found := costs[part]) is not None]
-        costs[name] = tuple(map(" + ".join, zip(*trained, strict=True))) if trained else None
     rows = tuple((name, *cost) for name, cost in costs.items() if cost is not None)
     columns = ("method", "parameters", "epochs", "seconds")
-    title = "Cost of the trainings, on the machine where they ran (+: of the VQ-VAE, of the other member; ?: not known)"
+    title = "Cost of the trainings, on the machine where they ran (+: of the VQ-VAE; ?: not known)"
     return StudyTable(title, columns, columns, rows)
 
 

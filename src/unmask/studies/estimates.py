@@ -67,8 +67,6 @@ class Estimator:
             return Estimate(0.0)
         kind, _, name = planned.stage.name.partition(" ")
         n_train, n_validation = round(0.8 * self._n_background), round(0.1 * self._n_background)
-        if kind == "detector" and self._configuration(name).members:  # which are scored
-            return Estimate(n_validation / self._speed(name).scoring)
         if kind in ("tokenizer", "detector"):
             return self._training(planned.stage, kind, name, n_train)
         if kind in ("scores", "calibration", "search"):
@@ -91,16 +89,9 @@ class Estimator:
 
     def _speed(self, name: str) -> Speed:
         if name not in self._speeds:
-            configuration = self._configuration(name)
-            if configuration.members:
-                scoring = 1 / sum(1 / self._speed(member).scoring for member in configuration.members)
-                self._speeds[name] = Speed(None, None, scoring)
-            else:
-                self._speeds[name] = measure_speed(configuration, self.run.device, self._sample)
+            configuration = next(each for each in self.run.configurations if each.name == name)
+            self._speeds[name] = measure_speed(configuration, self.run.device, self._sample)
         return self._speeds[name]
-
-    def _configuration(self, name: str) -> Configuration:
-        return next(each for each in self.run.configurations if each.name == name)
 
     @property
     def _sample(self) -> SampleName:

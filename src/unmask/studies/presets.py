@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from unmask.config import GROUPS, checked_arguments, read_toml
 from unmask.detectors import KINDS as DETECTORS
@@ -16,19 +16,12 @@ from unmask.errors import UsageError, nearest
 from unmask.tokenizers import KINDS as TOKENIZERS
 from unmask.tokenizers import Tokenizer, tokenizer_class
 
-if TYPE_CHECKING:
-    from unmask.detectors.combination import CombinationDetector
-
 _FOLDER = files("unmask") / "studies" / "presets"
-_COMBINATION = "combination"
 
 
 @dataclass(frozen=True)
 class Preset:
-    """What to train: a description, a table for the tokenizer (empty for a detector without) and for the detector.
-
-    The table of a combination names presets, or TOML files, as its ``members``.
-    """
+    """What to train: a description, a table for the tokenizer (empty for a detector without) and for the detector."""
 
     name: str
     description: str
@@ -51,39 +44,12 @@ class Preset:
         shared: Mapping[str, Any] | None = None,
     ) -> Detector:
         """Make the detector, not fitted yet; ``changes`` override settings, ``shared`` is for :meth:`with_shared`."""
-        if self.members:
-            given = {**(changes or {})}
-            rule = own_changes([self.name], given)
-            given.pop(self.name, None)
-            if "how" in given:
-                rule["how"] = given.pop("how")
-            return self.new_combination(self._new_members(given, shared), rule)
         where = f"{self.name}, [detector]"
         changes = self.with_shared(changes or {}, shared or {})
         kind, settings = _kind_and_settings(self.detector, changes, DETECTORS, where)
         chosen = detector_class(kind)
         given = {} if tokenizer is None else {"tokenizer": tokenizer}
         return chosen(**checked_arguments(chosen, settings | given, where=where))
-
-    @property
-    def members(self) -> tuple[str, ...]:
-        """Names of the presets that a combination is made of; none for all other kinds.
-
-        Raises
-        ------
-        UsageError
-            If the combination names fewer than two.
-        """
-        if self.detector.get("kind") != _COMBINATION:
-            return ()
-        names = self.detector.get("members")
-        if not isinstance(names, list) or len(names) < 2 or len(set(map(str, names))) < len(names):
-            raise UsageError(
-                f"{self.name}, [detector]: members is {names!r}; accepted: a list of two presets or more, each once. "
-                "What is trained already is combined by unmask combine validation.parquet --model ONE --model OTHER "
-                "--out BOTH"
-            )
-        return tuple(map(str, names))
 
     def with_shared(self, changes: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
         """Changes, and what all trainings share, such as a seed, where the detector takes it and they do not say it."""
@@ -92,32 +58,6 @@ class Preset:
             return {**changes} | ({"training": training} if training else {})
         takes_seed = "seed" in shared and self.detector_takes("seed")
         return ({"seed": shared["seed"]} if takes_seed else {}) | {**changes}
-
-    def _new_members(self, changes: Mapping[str, Any], shared: Mapping[str, Any] | None) -> list[Detector]:
-        """Make the members of a combination, not fitted yet; ``changes`` are for all, or for one under its name."""
-        presets = [load_preset(name) for name in self.members]
-        if any(preset.tokenizer or preset.members for preset in presets):
-            raise UsageError(
-                f"the members of {self.name} need tokenizers, or are combinations: they are trained one by one, then "
-                "unmask combine validation.parquet --model ONE --model OTHER --out BOTH; or all by unmask study run"
-            )
-        names = [preset.name for preset in presets]
-        return [preset.new_detector(None, changes_for([preset.name], changes, names), shared) for preset in presets]
-
-    def new_combination(
-        self, members: Sequence[Detector], changes: Mapping[str, Any] | None = None
-    ) -> CombinationDetector:
-        """Make the combination of detectors; it has yet to be fitted, or calibrated if these are fitted already."""
-        from unmask.detectors.combination import CombinationDetector
-
-        settings = {key: value for key, value in self.detector.items() if key not in ("kind", "members")}
-        settings |= changes or {}
-        where = f"{self.name}, [detector]"
-        if "members" in settings:
-            raise UsageError(f"{where}: members are named in a TOML file, see unmask list and --preset")
-        return CombinationDetector(
-            **checked_arguments(CombinationDetector, settings | {"members": members}, where=where)
-        )
 
     def detector_takes(self, name: str) -> bool:
         """Whether the detector has a setting or a part of this name."""
@@ -149,13 +89,7 @@ def changes_for(names: Collection[str], changes: Mapping[str, Any], everyone: Co
     for key, value in changes.items():
         if isinstance(value, Mapping) and key not in (*GROUPS, *everyone):
             raise UsageError(f"no detector {key!r} to change; {nearest(key, everyone)}")
-    for_all = {key: value for key, value in changes.items() if key not in everyone}
-    return _merged(for_all, own_changes(names, changes))
-
-
-def own_changes(names: Collection[str], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """What is in tables of these names."""
-    found: dict[str, Any] = {}
+    found = {key: value for key, value in changes.items() if key not in everyone}
     for name in names:
         own = changes.get(name, {})
         if not isinstance(own, Mapping):

@@ -10,7 +10,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 from unmask.artifacts import Json, atomic_path
-from unmask.detectors import load_detector
 from unmask.detectors.explanations import explained_path
 from unmask.detectors.scores import read_scores
 from unmask.errors import BadDataError, UsageError
@@ -142,8 +141,6 @@ class StudyRun:
         train, validation, model = self._events("train"), self._events("validation"), self._model(name)
         tokenizer_settings = configuration.tokenizer_settings()
         to_learn: tuple[Path, ...] = (train, validation)
-        if configuration.members:
-            to_learn = (validation, *map(self._model, configuration.members))
         if tokenizer_settings is not None:
             tokenizer = self._tokenizer(name)
             yield Stage(
@@ -159,11 +156,11 @@ class StudyRun:
         detector_settings = configuration.detector_settings()
         yield Stage(
             f"detector {name}",
-            lambda: self._combine(configuration, model) if configuration.members else self._fit(configuration, model),
+            lambda: self._fit(configuration, model),
             (model,),
             to_learn,
             detector_settings,
-            None if configuration.members else _run_folder(model),
+            _run_folder(model),
             version=VERSIONS.get(f"detector {detector_settings['kind']}"),
         )
         scores, scorer = self._scores(name), Scorer(model, self.device, self.reporter)
@@ -251,16 +248,9 @@ class StudyRun:
             detector.fit(*self._to_learn, run_folder=_run_folder(folder), reporter=progress)
         detector.save(folder)
 
-    def _combine(self, configuration: Configuration, folder: Path) -> None:
-        members = [load_detector(self._model(name)) for name in configuration.members]
-        combination = configuration.new_combination(members)
-        combination.calibrate(self._to_learn[1], device=self.device).save(folder)
-
     def _make_results(self) -> None:
         scores = {each.name: read_scores(self._scores(each.name)) for each in self.configurations}
-        models = {each.name: self._model(each.name) for each in self.configurations if not each.members}
-        members = {each.name: each.members for each in self.configurations if each.members}
-        costs = cost_table(models, members)
+        costs = cost_table({each.name: self._model(each.name) for each in self.configurations})
         write_results(self.out / "results", self.study, scores, costs, style=self.style)
 
     @cached_property
