@@ -4,7 +4,8 @@ Proton-proton collisions at 13 TeV from Pythia 8 (leading order, multiple intera
 ATLAS-like detector: tracks bent in a solenoid, electromagnetic and hadronic towers, efficiency, resolution and
 isolation of leptons and photons, anti-kT jets of R = 0.6, b-tags with mistags, missing momentum of towers and muons.
 Electrons and muons from hadrons are left out. The constants follow the public Delphes card of ATLAS; with them the
-top pairs of the benchmark data set are hardly told from those made here (docs/power.md). N counts selected events.
+top pairs of the benchmark data set are hardly told from those made here (research/2026-11-power-before.md). N counts
+selected events.
 
 It needs `pip install '.[sim]'` in a clone.
 """

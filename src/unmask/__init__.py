@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from unmask.detectors import load_detector
     from unmask.detectors.combination import CombinationDetector
-    from unmask.detectors.joint_tail import JointTailDetector
-    from unmask.detectors.likelihood_ratio import LikelihoodRatioDetector
     from unmask.detectors.masked_token import MaskedTokenDetector
     from unmask.detectors.replaced_object import ReplacedObjectDetector
     from unmask.events.event_set import EventSet, concatenate_events
@@ -30,8 +28,6 @@ _HOME = {
     "BadEvents": "unmask.events.readers",
     "CombinationDetector": "unmask.detectors.combination",
     "EventSet": "unmask.events.event_set",
-    "JointTailDetector": "unmask.detectors.joint_tail",
-    "LikelihoodRatioDetector": "unmask.detectors.likelihood_ratio",
     "LookupTableTokenizer": "unmask.tokenizers.lookup_table",
     "MaskedTokenDetector": "unmask.detectors.masked_token",
     "ReadOptions": "unmask.events.readers",
@@ -54,8 +50,6 @@ __all__ = [
     "BadEvents",
     "CombinationDetector",
     "EventSet",
-    "JointTailDetector",
-    "LikelihoodRatioDetector",
     "LookupTableTokenizer",
     "MaskedTokenDetector",
     "ReadOptions",

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from unmask import load_sample
 from unmask.detectors import Detector, load_detector
@@ -17,8 +16,6 @@ from unmask.detectors.deep_svdd import DeepSVDDDetector
 from unmask.detectors.drocc import DROCCDetector
 from unmask.detectors.flow import FlowDetector
 from unmask.detectors.isolation_forest import IsolationForestDetector
-from unmask.detectors.joint_tail import JointTailDetector
-from unmask.detectors.likelihood_ratio import LikelihoodRatioDetector
 from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.detectors.network import NetworkDetector
 from unmask.detectors.replaced_object import ReplacedObjectDetector
@@ -31,8 +28,6 @@ from unmask.training import TrainingSettings
 
 TRAINING = TrainingSettings(max_epochs=2, batch_size=128, learning_rate=3e-3, device="cpu")
 DETECTORS: dict[str, Callable[[int], Detector]] = {
-    "joint-tail": lambda seed: JointTailDetector(hidden=16, n_heads=2, training=TRAINING, seed=seed),
-    "likelihood-ratio": lambda seed: LikelihoodRatioDetector(hidden=16, n_heads=2, training=TRAINING, seed=seed),
     "replaced-object": lambda seed: ReplacedObjectDetector(size="tiny", training=TRAINING, seed=seed),
     "masked-token, padding predicted": lambda seed: MaskedTokenDetector(
         LookupTableTokenizer(3), hidden=16, n_heads=2, training=TRAINING, seed=seed
@@ -67,9 +62,8 @@ WITHOUT_RANDOMNESS = {"trivial, n-objects", "trivial, fisher"}
 LEARNING = [
     name
     for name in DETECTORS
-    # Photons are no more of anything that these look at.
-    if not name.startswith(("trivial", "joint-tail", "likelihood-ratio"))
-    and not name.endswith(("part-sm", "noint", "transformer"))
+    # Photons are no more of anything that the trivial scores look at.
+    if not name.startswith("trivial") and not name.endswith(("part-sm", "noint", "transformer"))
 ]
 
 
@@ -107,20 +101,6 @@ def test_same_seed_same_scores(name: str, fitted: Detector, sample: tuple[EventS
     np.testing.assert_array_equal(again.score_events(sample[2]), fitted.score_events(sample[2]))
     is_same = np.array_equal(other.score_events(sample[2]), fitted.score_events(sample[2]))
     assert is_same == (name in WITHOUT_RANDOMNESS)
-
-
-@pytest.mark.parametrize("kind", [JointTailDetector, LikelihoodRatioDetector])
-def test_same_seed_same_scores_with_batches_that_threads_share(
-    kind: type[JointTailDetector | LikelihoodRatioDetector], sample: tuple[EventSet, EventSet, EventSet]
-) -> None:
-    n_threads, settings = torch.get_num_threads(), replace(TRAINING, max_epochs=8, batch_size=1024)
-    torch.set_num_threads(2)
-    try:
-        first, *others = (kind(training=settings).fit(*sample[:2]).score_events(sample[2]) for _ in range(4))
-    finally:
-        torch.set_num_threads(n_threads)
-    for other in others:
-        np.testing.assert_array_equal(other, first)
 
 
 def test_saved_and_loaded_it_scores_the_same(
@@ -199,7 +179,8 @@ def test_a_run_is_continued_where_logarithms_are_rounded_otherwise(
 
 
 def test_a_run_is_not_continued_by_another_network(sample: tuple[EventSet, EventSet, EventSet], tmp_path: Path) -> None:
-    detectors = [LikelihoodRatioDetector(hidden=16, n_heads=n, training=TRAINING) for n in (2, 4)]  # equal weights
+    tokenizer = LookupTableTokenizer(3).fit(sample[0], sample[1])
+    detectors = [MaskedTokenDetector(tokenizer, hidden=16, n_heads=n, training=TRAINING) for n in (2, 4)]
     detectors[0].fit(sample[0], sample[1], run_folder=tmp_path)
     with pytest.raises(TrainingError, match="other settings"):
         detectors[1].fit(sample[0], sample[1], run_folder=tmp_path)

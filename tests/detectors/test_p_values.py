@@ -10,11 +10,14 @@ from unmask import load_sample
 from unmask.detectors import load_detector
 from unmask.detectors.combination import CombinationDetector
 from unmask.detectors.isolation_forest import IsolationForestDetector
+from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.detectors.p_values import COMBINE, BackgroundTail, How, p_values
 from unmask.detectors.supervised_bound import SupervisedBound
 from unmask.detectors.trivial import TrivialDetector
 from unmask.errors import NotFittedError, UsageError
 from unmask.events.event_set import EventSet
+from unmask.tokenizers.lookup_table import LookupTableTokenizer
+from unmask.training import TrainingSettings
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +128,25 @@ def test_fitted_members_stay(members: list[TrivialDetector], parts: tuple[EventS
     np.testing.assert_array_equal(before.score_events(parts[3]), scores)
     assert combination.scores(parts[0]).was_trained_on is not None
     assert combination.scores(parts[0]).was_trained_on.all()  # type: ignore[union-attr]
+
+
+def test_a_combination_explains_by_p_values_and_by_what_its_members_say(parts: tuple[EventSet, ...]) -> None:
+    training = TrainingSettings(max_epochs=1, device="cpu")
+    explains = MaskedTokenDetector(LookupTableTokenizer(3).fit(*parts[:2]), hidden=16, n_heads=2, training=training)
+    both = CombinationDetector([explains, TrivialDetector("met")]).fit(parts[0], parts[1])
+    events = parts[2][:5]
+    minus_log_p = both.minus_log_p(events)
+    for i, (one, said) in enumerate(zip(both.explain(events), explains.explain(events), strict=True)):
+        assert replace(one, terms=[]) == replace(said, terms=[])
+        assert [term.name for term in one.terms[:2]] == ["masked-token", "trivial"]
+        np.testing.assert_allclose([term.surprise for term in one.terms[:2]], minus_log_p[:, i])
+        assert one.terms[1].text == f"{np.exp(-minus_log_p[1, i]):.2g} of background is as odd, or odder"
+        assert one.terms[2:] == said.terms
+    (beyond,) = both.explain(replace(events[:1], met_mev=np.float32([1e7])))
+    assert beyond.terms[1].text == "odder than all background that it was compared with"
+    silent = CombinationDetector([TrivialDetector("ht"), TrivialDetector("met")]).fit(parts[0], parts[1])
+    with pytest.raises(UsageError, match="a combination detector cannot explain"):
+        silent.explain(events)
 
 
 def test_mistakes_are_told(members: list[TrivialDetector], parts: tuple[EventSet, ...]) -> None:

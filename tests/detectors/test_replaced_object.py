@@ -7,12 +7,8 @@ import numpy.typing as npt
 import pytest
 
 from unmask import load_sample
-from unmask.detectors.combination import CombinationDetector
 from unmask.detectors.insertions import insert
-from unmask.detectors.likelihood_ratio import LikelihoodRatioDetector
 from unmask.detectors.replaced_object import ReplacedObjectDetector
-from unmask.detectors.trivial import TrivialDetector
-from unmask.errors import UsageError
 from unmask.evaluation.metrics import roc_auc
 from unmask.events.event_set import EventSet
 from unmask.training import TrainingSettings
@@ -72,26 +68,3 @@ def test_the_object_that_does_not_belong_is_named(
     without = detector.score_events(insert(plain[:0], "MET", seed=1))
     assert without.shape == (0,)
     assert detector.explain(odd[:0]) == []
-
-
-def test_a_combination_gives_the_p_values_of_its_members_and_what_they_say(
-    detector: ReplacedObjectDetector, parts: tuple[EventSet, ...]
-) -> None:
-    other = LikelihoodRatioDetector(hidden=16, n_heads=2, training=replace(TRAINING, max_epochs=2))
-    both = CombinationDetector([other, detector, TrivialDetector("ht")]).fit(parts[0], parts[1])
-    events = parts[2][:5]
-    p_values, said = both.minus_log_p(events), both.explain(events)
-    assert [one.object_surprise for one in said] == [one.object_surprise for one in detector.explain(events)]
-    for i, one in enumerate(said):
-        assert [term.name for term in one.terms[:3]] == ["likelihood-ratio", "replaced-object", "trivial"]
-        np.testing.assert_allclose([term.surprise for term in one.terms[:3]], p_values[:, i])
-        assert one.terms[3:] == other.explain(events)[i].terms
-        assert one.terms[1].text == f"{np.exp(-p_values[1, i]):.2g} of background is as odd, or odder"
-    beyond = parts[2][:500]
-    for _ in range(3):
-        beyond = insert(beyond, "of everything", seed=1)
-    texts = [one.terms[2].text for one in both.explain(beyond[:20])]
-    assert texts.count("odder than all background that it was compared with") > 10
-    silent = CombinationDetector([TrivialDetector("ht"), TrivialDetector("met")]).fit(parts[0], parts[1])
-    with pytest.raises(UsageError, match="a combination detector cannot explain"):
-        silent.explain(events)

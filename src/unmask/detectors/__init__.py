@@ -14,8 +14,6 @@ __all__ = ["KINDS", "Detector", "detector_class", "load_detector"]
 # kind -> module and class, imported when needed.
 _CLASSES: dict[str, tuple[str, str]] = {
     "masked-token": ("masked_token", "MaskedTokenDetector"),
-    "joint-tail": ("joint_tail", "JointTailDetector"),
-    "likelihood-ratio": ("likelihood_ratio", "LikelihoodRatioDetector"),
     "replaced-object": ("replaced_object", "ReplacedObjectDetector"),
     "ddd": ("ddd", "DDDDetector"),
     "deep-svdd": ("deep_svdd", "DeepSVDDDetector"),
