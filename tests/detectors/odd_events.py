@@ -1,0 +1,65 @@
+"""Background events made odd on purpose."""
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from unmask.detectors.inputs import event_tensors
+from unmask.detectors.replacer import Replacer
+from unmask.events.event_set import EventSet
+from unmask.events.flat import FLAT_COLUMNS, FlatEvents, to_event_set
+from unmask.events.objects import N_TAGS
+from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI
+
+Distortion = Literal["add", "remove", "retag"]
+
+
+def distort(events: EventSet, kind: Distortion) -> EventSet:
+    """Add objects of another event, remove objects or give them other types: each object with a chance of 0.35."""
+    rng = np.random.default_rng(1)
+    other = events[rng.permutation(len(events))]
+    is_chosen = rng.random(events.tag.shape) < 0.35
+    columns = {name: np.concatenate([getattr(events, name), getattr(other, name)], axis=1) for name in FLAT_COLUMNS}
+    mine, theirs = events.tag, np.where(is_chosen & (kind == "add"), other.tag, 0)
+    if kind == "remove":
+        mine = np.where(is_chosen, 0, mine)
+    elif kind == "retag":
+        mine = np.where(is_chosen & events.is_object, rng.integers(1, N_TAGS, mine.shape, endpoint=True), mine)
+    return _rebuilt(events, columns | {"tag": np.concatenate([mine, theirs], axis=1)})
+
+
+def insert(events: EventSet, tags: list[int], *, pt_gev: float, met_gev: float = 0) -> EventSet:
+    """Add objects of these types and an invisible particle, with these mean pT; the rest of the event recoils."""
+    found = event_tensors(events)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(1)
+        odd = Replacer(found).added(
+            found, torch.tensor(tags, dtype=torch.long).expand(len(events), -1), pt_gev=pt_gev, met_gev=met_gev
+        )
+    kinematics = odd.kinematics.numpy()
+    columns = {
+        "tag": odd.types[:, 1:].numpy(),
+        "energy_mev": np.exp(kinematics[:, 1:, LOG_ENERGY]),
+        "pt_mev": np.exp(kinematics[:, 1:, LOG_PT]),
+        "eta": kinematics[:, 1:, ETA],
+        "phi": kinematics[:, 1:, PHI],
+    }
+    met = {"met_mev": np.exp(kinematics[:, 0, LOG_PT]), "met_phi": kinematics[:, 0, PHI]}
+    return _rebuilt(replace(events, **met), columns)
+
+
+def _rebuilt(events: EventSet, columns: dict[str, npt.NDArray[Any]]) -> EventSet:
+    """The events with these objects, ordered, cut and padded anew; tag 0 marks those that are gone."""
+    is_object = columns["tag"] != 0
+    of_event = {name: getattr(events, name) for name in ("row", "event_id", "process_names", "weight", "label")}
+    flat = FlatEvents(
+        **of_event,
+        met_mev=events.met_mev,
+        met_phi=events.met_phi,
+        n_objects=is_object.sum(axis=1),
+        **{name: array[is_object] for name, array in columns.items()},
+    )
+    return to_event_set(flat, file="")
