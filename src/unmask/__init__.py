@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from unmask.detectors import load_detector
     from unmask.detectors.combination import CombinationDetector
+    from unmask.detectors.contrast import ContrastDetector
     from unmask.detectors.masked_token import MaskedTokenDetector
-    from unmask.detectors.replaced_object import ReplacedObjectDetector
     from unmask.events.event_set import EventSet, concatenate_events
     from unmask.events.readers import BadEvents, ReadOptions, read_events, stream_events
     from unmask.events.readers.parquet import write_events
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 _HOME = {
     "BadEvents": "unmask.events.readers",
     "CombinationDetector": "unmask.detectors.combination",
+    "ContrastDetector": "unmask.detectors.contrast",
     "EventSet": "unmask.events.event_set",
     "LookupTableTokenizer": "unmask.tokenizers.lookup_table",
     "MaskedTokenDetector": "unmask.detectors.masked_token",
     "ReadOptions": "unmask.events.readers",
-    "ReplacedObjectDetector": "unmask.detectors.replaced_object",
     "TokenSet": "unmask.tokenizers.base",
     "Tokenizer": "unmask.tokenizers.base",
     "TrainingSettings": "unmask.training",
@@ -49,11 +49,11 @@ _HOME = {
 __all__ = [
     "BadEvents",
     "CombinationDetector",
+    "ContrastDetector",
     "EventSet",
     "LookupTableTokenizer",
     "MaskedTokenDetector",
     "ReadOptions",
-    "ReplacedObjectDetector",
     "TokenSet",
     "Tokenizer",
     "TrainingSettings",

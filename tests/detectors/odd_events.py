@@ -7,8 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from unmask.detectors.inputs import event_tensors
-from unmask.detectors.replacer import Replacer
+from unmask.detectors.alterations import Alterations, AlteredCopies
+from unmask.detectors.inputs import EventTensors, event_tensors
+from unmask.detectors.momenta import directions
 from unmask.events.event_set import EventSet
 from unmask.events.flat import FLAT_COLUMNS, FlatEvents, to_event_set
 from unmask.events.objects import N_TAGS
@@ -36,9 +37,7 @@ def insert(events: EventSet, tags: list[int], *, pt_gev: float, met_gev: float =
     found = event_tensors(events)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(1)
-        odd = Replacer(found).added(
-            found, torch.tensor(tags, dtype=torch.long).expand(len(events), -1), pt_gev=pt_gev, met_gev=met_gev
-        )
+        odd = added(AlteredCopies(Alterations(), found), found, tags, pt_gev=pt_gev, met_gev=met_gev)
     kinematics = odd.kinematics.numpy()
     columns = {
         "tag": odd.types[:, 1:].numpy(),
@@ -49,6 +48,19 @@ def insert(events: EventSet, tags: list[int], *, pt_gev: float, met_gev: float =
     }
     met = {"met_mev": np.exp(kinematics[:, 0, LOG_PT]), "met_phi": kinematics[:, 0, PHI]}
     return _rebuilt(replace(events, **met), columns)
+
+
+def added(
+    copier: AlteredCopies, events: EventTensors, tags: list[int], *, pt_gev: float, met_gev: float = 0
+) -> EventTensors:
+    """Add objects of these types and an invisible particle, with these mean pT, to tensors of events."""
+    n = len(events.types)
+    types = torch.tensor(tags, dtype=torch.long).expand(n, -1)
+    invisible = met_gev * torch.empty(n, 1).exponential_() * directions((n,), torch.device("cpu"))
+    new = copier.new_objects(types, torch.full((n, 1), pt_gev), invisible)
+    return copier.recoiled(
+        events, events.kinematics, events.types.long(), new=new, new_types=types, invisible=invisible
+    )
 
 
 def _rebuilt(events: EventSet, columns: dict[str, npt.NDArray[Any]]) -> EventSet:

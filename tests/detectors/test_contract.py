@@ -11,6 +11,7 @@ from unmask import load_sample
 from unmask.detectors import Detector, load_detector
 from unmask.detectors.beta_vae import BetaVAEDetector
 from unmask.detectors.combination import CombinationDetector
+from unmask.detectors.contrast import ContrastDetector
 from unmask.detectors.ddd import DDDDetector
 from unmask.detectors.deep_svdd import DeepSVDDDetector
 from unmask.detectors.drocc import DROCCDetector
@@ -18,7 +19,6 @@ from unmask.detectors.flow import FlowDetector
 from unmask.detectors.isolation_forest import IsolationForestDetector
 from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.detectors.network import NetworkDetector
-from unmask.detectors.replaced_object import ReplacedObjectDetector
 from unmask.detectors.scores import read_scores, write_scores
 from unmask.detectors.trivial import TrivialDetector
 from unmask.errors import NotFittedError, TrainingError, UsageError
@@ -28,7 +28,7 @@ from unmask.training import TrainingSettings
 
 TRAINING = TrainingSettings(max_epochs=2, batch_size=128, learning_rate=3e-3, device="cpu")
 DETECTORS: dict[str, Callable[[int], Detector]] = {
-    "replaced-object": lambda seed: ReplacedObjectDetector(size="tiny", training=TRAINING, seed=seed),
+    "contrast": lambda seed: ContrastDetector(size="tiny", training=TRAINING, seed=seed),
     "masked-token, padding predicted": lambda seed: MaskedTokenDetector(
         LookupTableTokenizer(3), hidden=16, n_heads=2, training=TRAINING, seed=seed
     ),
@@ -163,7 +163,7 @@ def test_it_finds_a_toy_anomaly(name: str, sample: tuple[EventSet, EventSet, Eve
     assert roc_auc(score, np.arange(len(score)) >= len(background)).value > 0.85
 
 
-@pytest.mark.parametrize("kind", ["replaced-object", "beta-vae"])
+@pytest.mark.parametrize("kind", ["contrast", "beta-vae"])
 def test_a_run_is_continued_where_logarithms_are_rounded_otherwise(
     kind: str, sample: tuple[EventSet, EventSet, EventSet], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,10 +140,10 @@ def test_a_combination_explains_by_p_values_and_by_what_its_members_say(parts: t
         assert replace(one, terms=[]) == replace(said, terms=[])
         assert [term.name for term in one.terms[:2]] == ["masked-token", "trivial"]
         np.testing.assert_allclose([term.surprise for term in one.terms[:2]], minus_log_p[:, i])
-        assert one.terms[1].text == f"{np.exp(-minus_log_p[1, i]):.2g} of background is as odd, or odder"
+        assert one.terms[1].text == f"{np.exp(-minus_log_p[1, i]):.2g} of background has as much or more"
         assert one.terms[2:] == said.terms
     (beyond,) = both.explain(replace(events[:1], met_mev=np.float32([1e7])))
-    assert beyond.terms[1].text == "odder than all background that it was compared with"
+    assert beyond.terms[1].text == "more than all background that it was compared with"
     silent = CombinationDetector([TrivialDetector("ht"), TrivialDetector("met")]).fit(parts[0], parts[1])
     with pytest.raises(UsageError, match="a combination detector cannot explain"):
         silent.explain(events)

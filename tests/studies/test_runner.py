@@ -312,7 +312,7 @@ def test_signal_events_that_are_given_twice_are_refused(files: Path, tmp_path: P
 def test_by_default_ours_is_compared_with_the_published_method() -> None:
     chosen = choose_configurations(load_study(DEFAULT))
     assert {one.name: one.detector_settings()["kind"] for one in chosen} == {
-        "default": "replaced-object",
+        "default": "contrast",
         "masked-token": "masked-token",
     }
 

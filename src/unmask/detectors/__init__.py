@@ -13,8 +13,8 @@ __all__ = ["KINDS", "Detector", "detector_class", "load_detector"]
 
 # kind -> module and class, imported when needed.
 _CLASSES: dict[str, tuple[str, str]] = {
+    "contrast": ("contrast", "ContrastDetector"),
     "masked-token": ("masked_token", "MaskedTokenDetector"),
-    "replaced-object": ("replaced_object", "ReplacedObjectDetector"),
     "ddd": ("ddd", "DDDDetector"),
     "deep-svdd": ("deep_svdd", "DeepSVDDDetector"),
     "drocc": ("drocc", "DROCCDetector"),
@@ -27,6 +27,8 @@ _CLASSES: dict[str, tuple[str, str]] = {
 }
 #: What can be trained; a combination is made of what is trained already.
 KINDS: tuple[str, ...] = tuple(kind for kind in _CLASSES if kind != "combination")
+#: Kinds of earlier versions, whose models can no longer be read.
+_FORMER = ("replaced-object", "likelihood-ratio", "joint-tail")
 
 
 def detector_class(kind: str) -> type[Detector]:
@@ -45,6 +47,12 @@ def load_detector(folder: str | Path) -> Detector:
         If it is not there, not a detector, of another version, damaged or changed by hand.
     """
     artifact = load_artifact(folder)
+    if artifact.kind in _FORMER:
+        raise ArtifactError(
+            f"holds a {artifact.kind} detector of an earlier version, which this unmask cannot read; train it again "
+            "with unmask train",
+            path=folder,
+        )
     if artifact.kind not in _CLASSES:
         raise ArtifactError(f"holds a {artifact.kind}, not a detector ({', '.join(_CLASSES)})", path=folder)
     return detector_class(artifact.kind).from_artifact(artifact, Path(folder))

@@ -104,7 +104,7 @@ class CombinationDetector(Detector):
 
     def _together(self, minus_log_p: npt.NDArray[np.float64], said: list[Explanation]) -> Explanation:
         members = zip(self.members, self.tails_, minus_log_p.tolist(), strict=True)
-        terms = [Term(member.kind, _in_words(value, tail), None, value) for member, tail, value in members]
+        terms = [Term(member.kind, tail.in_words(value), None, value) for member, tail, value in members]
         # Of one member, whose surprises mean the same: of tokens, if it has them.
         first = max(said, key=lambda one: (bool(one.tokens), any(each is not None for each in one.object_surprise)))
         return Explanation(
@@ -159,13 +159,6 @@ class CombinationDetector(Detector):
     def _make(cls, settings: dict[str, Json], folder: Path) -> Self:
         folders = sorted(folder.glob("member-*"), key=lambda path: int(path.name.removeprefix("member-")))
         return cls([load_detector(path) for path in folders], **settings)
-
-
-def _in_words(minus_log_p: float, tail: BackgroundTail) -> str:
-    # Beyond the largest score of background there is an order but no measured share.
-    if minus_log_p > tail.minus_log_p[-1]:
-        return "odder than all background that it was compared with"
-    return f"{np.exp(-minus_log_p):.2g} of background is as odd, or odder"
 
 
 def member_name(i: int) -> str:

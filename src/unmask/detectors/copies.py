@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unmask.detectors.event_network import BackgroundTask, EventNetworkDetector
+from unmask.detectors.event_network import EventNetworkDetector, EventTask, batches
 from unmask.detectors.inputs import EVENT_TYPE, MAX_OBJECTS, EventTensors
 from unmask.detectors.momenta import log_mass_factor, missing, transverse, visible
 from unmask.events.event_set import EventSet
 from unmask.networks.backbones import ETA, LOG_PT, EventNetwork
+from unmask.training import derive_seed
 
-# Events that are copied at a time.
-_PART = 1 << 16
+# Events that are copied at a time; on a CPU what belongs to them stays in the cache.
+_PART, _PART_ON_CPU = 1 << 16, 1 << 11
 
 
-class CopiesTask(BackgroundTask):
-    """Every event is seen once as it is and once as a changed copy, made anew in every epoch."""
+class CopiesTask(EventTask):
+    """Every event is seen once as it is and once as a changed copy, made anew in every epoch.
+
+    Copies of validation events are made once, so that epochs can be compared.
+    """
 
     def __init__(
         self,
@@ -32,7 +37,9 @@ class CopiesTask(BackgroundTask):
     ) -> None:
         super().__init__(network, train, validation, detector)
         self.copier = copier_of(self.train)
-        self.copies = EventTensors(*(torch.zeros_like(tensor) for tensor in self.train))
+        self.seed = detector.training.seed
+        self.copies = Copies.empty_like(self.train)
+        self.held_out: Copies | None = None
 
     def to(self, device: torch.device) -> None:
         super().to(device)
@@ -40,21 +47,61 @@ class CopiesTask(BackgroundTask):
         self.copies = self.copies.to(device)
 
     def start_epoch(self) -> None:
-        for i in range(0, self.n_train, _PART):
-            some = slice(i, i + _PART)
-            for mine, new in zip(self.copies, self.copier(self.train.at(some)), strict=True):
-                mine[some] = new
+        self._copy(self.train, self.copies)
 
     def training_loss(self, index: Tensor) -> Tensor:
         return self._cross_entropy(self.train.at(index), self.copies.at(index))
 
-    def loss(self, events: EventTensors) -> Tensor:
-        return self._cross_entropy(events, self.copier(events))
+    def evaluate(self) -> dict[str, float]:
+        if self.held_out is None:
+            # Whatever was drawn before, a run that is continued gets the same copies.
+            torch.manual_seed(derive_seed(self.seed, "validation copies"))
+            self.held_out = Copies.empty_like(self.validation)
+            self._copy(self.validation, self.held_out)
+        some = self.sample_index
+        return {
+            "training_loss": self._mean_loss(self.train.at(some), self.copies.at(some)),
+            "validation_loss": self._mean_loss(self.validation, self.held_out),
+        }
 
-    def _cross_entropy(self, events: EventTensors, copies: EventTensors) -> Tensor:
-        both = (torch.cat(pair) for pair in zip(events, copies, strict=True))
+    def _copy(self, events: EventTensors, copies: Copies) -> None:
+        size = _PART_ON_CPU if events.types.device.type == "cpu" else _PART
+        for i in range(0, len(events.types), size):
+            part = slice(i, i + size)
+            originals = events.at(part)
+            new = self.copier(originals)
+            for whole, values in zip(copies, (*new, self.copier.weights(originals, new)), strict=True):
+                whole[part] = values
+
+    def _mean_loss(self, events: EventTensors, copies: Copies) -> float:
+        n = len(events.types)
+        parts = [self._cross_entropy(events.at(i), copies.at(i)).double() * len(events.types[i]) for i in batches(n)]
+        return float(torch.stack(parts).sum()) / n
+
+    def _cross_entropy(self, events: EventTensors, copies: Copies) -> Tensor:
+        both = (torch.cat(pair) for pair in zip(events, copies[:2], strict=True))
         of_events, of_copies = self.network(*both)[:, 0].float().chunk(2)
-        return (F.softplus(of_events).mean() + F.softplus(-of_copies).mean()) / 2
+        of_copies = (F.softplus(-of_copies) * copies.weight).sum() / copies.weight.sum().clamp_min(1)
+        return (F.softplus(of_events).mean() + of_copies) / 2
+
+
+class Copies(NamedTuple):
+    """Copies of events, and how much each counts; the columns are those of ``EventTensors``."""
+
+    kinematics: Tensor
+    types: Tensor
+    weight: Tensor
+
+    @classmethod
+    def empty_like(cls, events: EventTensors) -> Copies:
+        return cls(torch.zeros_like(events.kinematics), torch.zeros_like(events.types), torch.zeros(len(events.types)))
+
+    def to(self, device: torch.device) -> Copies:
+        return Copies(*(tensor.to(device) for tensor in self))
+
+    def at(self, index: Tensor | slice) -> Copies:
+        """Some of the copies."""
+        return Copies(*(tensor[index] for tensor in self))
 
 
 class Copier(ABC):
@@ -95,6 +142,10 @@ class Copier(ABC):
     @abstractmethod
     def __call__(self, events: EventTensors) -> EventTensors:
         """Copy each event, with random changes."""
+
+    def weights(self, events: EventTensors, copies: EventTensors) -> Tensor:  # noqa: ARG002
+        """How much each copy (n,) counts in the training; here all alike."""
+        return torch.ones(len(copies.types), device=copies.types.device)
 
     def balanced(self, events: EventTensors, changed: EventTensors) -> EventTensors:
         """The changed events, whose missing energy takes up what their objects lost or gained."""

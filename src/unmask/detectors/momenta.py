@@ -95,3 +95,9 @@ def log_mass_factor(kinematics: Tensor) -> Tensor:
 
 def log_cosh(eta: Tensor) -> Tensor:
     return torch.logaddexp(eta, -eta) - math.log(2)
+
+
+def directions(shape: tuple[int, ...], device: torch.device) -> Tensor:
+    """Unit vectors (..., 2), at random angles."""
+    phi = 2 * math.pi * torch.rand(shape, device=device)
+    return torch.stack([phi.cos(), phi.sin()], -1)

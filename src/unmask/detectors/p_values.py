@@ -68,6 +68,16 @@ class BackgroundTail:
         beyond = np.maximum(score - self.value[-1], 0) / self.scale
         return np.asarray(np.interp(score, self.value, self.minus_log_p, left=0.0) + beyond, np.float64)
 
+    def in_words(self, minus_log_p: float) -> str:
+        """What a p-value means; beyond the largest score of background there is an order but nothing measured.
+
+        >>> BackgroundTail.of(np.arange(100.0)).in_words(-np.log(0.02))
+        '0.02 of background has as much or more'
+        """
+        if minus_log_p > self.minus_log_p[-1]:
+            return "more than all background that it was compared with"
+        return f"{np.exp(-minus_log_p):.2g} of background has as much or more"
+
     def arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
         """All that was learnt."""
         parts = {"value": self.value, "minus_log_p": self.minus_log_p, "scale": np.array([self.scale])}

@@ -133,6 +133,11 @@ class EventSet:
         return np.asarray(np.where(is_jet, self.pt_mev, 0).sum(axis=1, dtype=np.float64))
 
     @property
+    def sum_pt_mev(self) -> npt.NDArray[np.float64]:
+        """(n_events,): scalar sum of the pT of all objects."""
+        return np.asarray(np.where(self.is_object, self.pt_mev, 0).sum(axis=1, dtype=np.float64))
+
+    @property
     def n_b_jets(self) -> npt.NDArray[np.int64]:
         """(n_events,): number of b-tagged jets."""
         return np.asarray((self.tag == 2).sum(axis=1))

@@ -17,7 +17,7 @@ from unmask.networks.transformer import TransformerLayer
 
 BackboneName = Literal["part-noint", "part-pairs", "part-sm", "transformer", "mlp"]
 BACKBONES: tuple[BackboneName, ...] = get_args(BackboneName)
-SizeName = Literal["tiny", "light", "published"]
+SizeName = Literal["tiny", "small", "light", "published"]
 
 #: log E, log pT, eta, phi of a position.
 N_KINEMATICS = 4
@@ -44,6 +44,7 @@ class Size:
 
 SIZES: dict[SizeName, Size] = {
     "tiny": Size(16, 2, 32, 1, 1, (), (8,), (32, 32)),
+    "small": Size(24, 2, 48, 1, 1, (), (8,), (64, 64)),
     "light": Size(64, 4, 128, 4, 2, (64, 128), (32, 32), (256, 256, 256)),
     "published": Size(128, 8, 512, 8, 2, (128, 512), (64, 64, 64), (512, 512, 512)),
 }
@@ -262,7 +263,7 @@ def make_event_network(
     backbone : "part-noint" (Particle Transformer without pair features), "part-pairs" (with ln dR, ln kT, ln z and
         ln m^2), "part-sm" (and with the coupling between the two), "transformer" (plain, with a mean over positions) or
         "mlp" (on the event as one row of columns).
-    size : "published"; "light", of about 0.2 million weights; "tiny", to try things out.
+    size : "published"; "light", of about 0.2 million parameters; "small", of about 10,000; "tiny", of about 5,000.
     n_out : numbers for each event.
     forces : (n_types + 1, n_types + 1), the :class:`~unmask.networks.pair_features.Force` between two types.
     biases : False for a network without any constant that is learned (no biases of layers and norms, no class token),

@@ -30,7 +30,7 @@ _FORMAT_VERSION = 1
 #: same settings and inputs: by the first word of the stage's name ("scores"), and for what is fitted by its kind too
 #: ("detector ddd"). It is not the version of the package, nor a hash of the code: a corrected message must not cost a
 #: week of training. Figures, tables and report take seconds: they do depend on the version of the package.
-VERSIONS: dict[str, int] = {"detector deep-svdd": 2, "detector replaced-object": 3}
+VERSIONS: dict[str, int] = {"detector deep-svdd": 2}
 
 
 @dataclass(frozen=True)

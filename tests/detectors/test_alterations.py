@@ -1,12 +1,17 @@
-"""Copies of events with objects replaced: what changes, and what must not give them away."""
+"""Altered copies of events: what changes, and what must not give them away."""
+
+from typing import Any
 
 import pytest
 import torch
 
+from tests.detectors.odd_events import added
 from unmask import load_sample
+from unmask.detectors.alterations import Alterations, AlteredCopies
+from unmask.detectors.decays import drawn_decays
 from unmask.detectors.inputs import EVENT_TYPE, EventTensors, event_tensors
 from unmask.detectors.momenta import log_mass_factor, pushed, transverse, visible
-from unmask.detectors.replacer import Replacer
+from unmask.errors import UsageError
 from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI
 from unmask.networks.pair_features import wrapped
 
@@ -20,9 +25,14 @@ def events() -> EventTensors:
 
 
 @pytest.fixture(scope="module")
-def copies(events: EventTensors) -> EventTensors:
+def copier(events: EventTensors) -> AlteredCopies:
+    return AlteredCopies(Alterations(), events)
+
+
+@pytest.fixture(scope="module")
+def copies(copier: AlteredCopies, events: EventTensors) -> EventTensors:
     torch.manual_seed(1)
-    return Replacer(events)(events)
+    return copier(events)
 
 
 def _differ(some: EventTensors, others: EventTensors) -> torch.Tensor:
@@ -48,17 +58,80 @@ def assert_as_balanced(changed: EventTensors, events: EventTensors, share: float
     assert ((after - before).norm(dim=-1) < 0.01).float().mean() > share
 
 
-def test_every_event_is_changed_and_each_type_comes_in(events: EventTensors, copies: EventTensors) -> None:
+def test_most_events_are_changed_and_each_type_comes_in(
+    copier: AlteredCopies, events: EventTensors, copies: EventTensors
+) -> None:
     is_changed = (copies.types != events.types).any(1) | _differ(copies, events)
-    assert is_changed.float().mean() > 0.98  # what became what it was is rare
-    for tag in range(1, 8):
+    assert is_changed.float().mean() > 0.9  # events without jets have none to lose
+    assert (copier.weights(events, copies)[~is_changed] == 0).all()
+    for tag in range(2, 8):
         assert n_of(copies, tag).sum() > n_of(events, tag).sum()
     assert (copies.types[:, 0] == EVENT_TYPE).all()
+
+
+def test_only_more_changes_without_removal_and_decays(events: EventTensors) -> None:
+    torch.manual_seed(1)
+    copies = AlteredCopies(Alterations(fewer_jets=0, decays=0, max_added=5), events)(events)
     # Some are added in the place of jets, of which there are few.
     more = n_of(copies, *range(1, 8)) - n_of(events, *range(1, 8))
     assert 0.3 < (more > 0).float().mean() < 0.6
-    assert more.max() == 8
+    assert more.max() == 5
     assert more.min() >= 0
+
+
+def test_jets_are_removed_and_the_rest_recoils(copier: AlteredCopies, events: EventTensors) -> None:
+    torch.manual_seed(1)
+    fewer = copier.with_fewer_jets(events)
+    lost = n_of(events, 1, 2) - n_of(fewer, 1, 2)
+    assert lost.min() == 0
+    assert 0.3 < float(lost.sum() / n_of(events, 1, 2).sum()) < 0.7
+    for tag in range(3, 8):
+        assert torch.equal(n_of(fewer, tag), n_of(events, tag))
+    unchanged = lost == 0
+    assert (copier.weights(events, fewer)[unchanged] == 0).all()
+    assert_as_balanced(fewer, events, 0.8)
+
+
+def test_decays_have_the_masses_of_their_particles(copier: AlteredCopies, events: EventTensors) -> None:
+    torch.manual_seed(1)
+    objects, types, invisible = drawn_decays(4000, (30, 1500), copier)
+    assert objects.shape == (4000, 6, 4)
+    padded = torch.cat([torch.zeros(4000, 1, 4), objects], 1)  # where the missing energy of an event stands
+    mass = masses_of_the_first_two(EventTensors(padded, torch.cat([torch.zeros(4000, 1), types], 1)))
+    is_pair = (types[:, 0] > 0) & (types[:, 1] > 0) & (types[:, 2] == 0)
+    leptons = mass[(is_pair & (types[:, 0] > 2) & (types[:, 0] < 7))[types[:, 1] != 0]]
+    assert len(leptons) > 100
+    assert (leptons - 91.2).abs().median() < 0.1  # Z to two leptons, of one flavour and opposite charge
+    assert ((types[:, 0] - types[:, 1]).abs()[is_pair & (types[:, 0] > 2) & (types[:, 0] < 7)] == 1).all()
+    assert (invisible.norm(dim=-1) > 20).float().mean() > 0.2  # neutrinos
+    assert_as_balanced(copier.with_decays(events), events, 0.9)
+
+
+def test_copies_that_fail_the_selection_do_not_count(copier: AlteredCopies, events: EventTensors) -> None:
+    least_met = events.kinematics[:, 0, LOG_PT].min()
+    is_lepton = (events.types >= 3) & (events.types <= 6)
+    assert is_lepton.sum(1).min() == 2  # what these events were selected on
+    torch.manual_seed(2)
+    copies = copier(events)
+    weight = copier.weights(events, copies)
+    n_leptons = ((copies.types >= 3) & (copies.types <= 6)).sum(1)
+    assert (n_leptons < 2).any()
+    assert (weight[n_leptons < 2] == 0).all()
+    assert weight[n_leptons >= 2].mean() > 0.75
+    assert copies.kinematics[:, 0, LOG_PT].min() >= least_met
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"fewer_jets": 0.7, "decays": 0.5}, "fewer_jets is 0.7; expected a fraction"),
+        ({"scale": -1}, "scale is -1; expected 0 or more"),
+        ({"added_pt_gev": (50, 20)}, "added_pt_gev is 50, 20; expected two momenta"),
+    ],
+)
+def test_impossible_alterations_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Alterations(**changes)
 
 
 def test_copies_are_within_the_limits_of_their_types(events: EventTensors, copies: EventTensors) -> None:
@@ -77,7 +150,7 @@ def test_copies_are_within_the_limits_of_their_types(events: EventTensors, copie
 def test_copies_are_as_balanced_as_events(events: EventTensors, copies: EventTensors) -> None:
     assert_as_balanced(copies, events, 0.93)
     no_met_needed = event_tensors(load_sample("four-top")[:2000])
-    assert_as_balanced(Replacer(no_met_needed)(no_met_needed), no_met_needed, 0.999)
+    assert_as_balanced(AlteredCopies(Alterations(), no_met_needed)(no_met_needed), no_met_needed, 0.999)
 
 
 def test_nothing_is_closer_than_in_background(events: EventTensors, copies: EventTensors) -> None:
@@ -88,24 +161,22 @@ def test_nothing_is_closer_than_in_background(events: EventTensors, copies: Even
         return float((torch.hypot(eta, wrapped(phi))[is_pair] < 0.6).float().mean())
 
     assert share_of_close_jets(events) == 0  # jets are that wide
-    assert share_of_close_jets(copies) < 0.01
+    assert share_of_close_jets(copies) < 0.02
 
 
-def test_what_is_added_is_balanced(events: EventTensors) -> None:
-    types = torch.full((len(events.types), 2), JET)
+def test_what_is_added_is_balanced(copier: AlteredCopies, events: EventTensors) -> None:
     torch.manual_seed(1)
-    added = Replacer(events).added(events, types, pt_gev=300)
-    assert n_of(added, JET).float().mean() == pytest.approx(float(n_of(events, JET).float().mean()) + 2, abs=0.05)
+    more = added(copier, events, [JET, JET], pt_gev=300)
+    assert n_of(more, JET).float().mean() == pytest.approx(float(n_of(events, JET).float().mean()) + 2, abs=0.05)
     # Two jets of 300 GeV more; the missing energy hardly knows.
-    assert_as_balanced(added, events)
-    met = [e.kinematics[:, 0, LOG_PT].exp().median() / 1e3 for e in (events, added)]
+    assert_as_balanced(more, events)
+    met = [e.kinematics[:, 0, LOG_PT].exp().median() / 1e3 for e in (events, more)]
     assert met[1] < met[0] + 40
 
 
-def test_an_invisible_particle_makes_the_rest_recoil(events: EventTensors) -> None:
-    types = torch.zeros((len(events.types), 0), dtype=torch.long)
+def test_an_invisible_particle_makes_the_rest_recoil(copier: AlteredCopies, events: EventTensors) -> None:
     torch.manual_seed(1)
-    changed = Replacer(events).added(events, types, pt_gev=0, met_gev=300)
+    changed = added(copier, events, [], pt_gev=1, met_gev=300)
     assert torch.equal(changed.types.sort(1).values, events.types.sort(1).values)
     met = [e.kinematics[:, 0, LOG_PT].exp().median() / 1e3 for e in (events, changed)]
     assert met[1] > met[0] + 100
@@ -127,23 +198,11 @@ def test_pushed_events_have_the_momentum_and_their_masses(events: EventTensors) 
     torch.testing.assert_close(still[..., LOG_PT], events.kinematics[..., LOG_PT], atol=1e-4, rtol=1e-4)
 
 
-def test_jets_make_way_the_softest_first(events: EventTensors) -> None:
-    types = torch.full((len(events.types), 1), 7)
-    torch.manual_seed(1)
-    changed = Replacer(events).added(events, types, pt_gev=30, n_gone=1)
-    n_jets = n_of(events, JET)
-    assert torch.equal(n_of(changed, JET), (n_jets - 1).clamp_min(0))
-    assert_as_balanced(changed, events)
-    hardest = [torch.where(e.types == JET, e.kinematics[..., LOG_PT], 0).amax(1) for e in (events, changed)]
-    assert (hardest[1] - hardest[0])[n_jets > 1].abs().median() < 0.3
-
-
-def test_full_events_stay_full_and_none_is_none(events: EventTensors) -> None:
+def test_full_events_stay_full_and_none_is_none(copier: AlteredCopies, events: EventTensors) -> None:
     torch.manual_seed(1)
     full = events.at(slice(0, 200))
-    replacer = Replacer(events)
     for _ in range(4):
-        full = replacer.added(full, torch.full((200, 8), JET), pt_gev=50)
+        full = added(copier, full, [JET] * 8, pt_gev=50)
     assert (full.types != 0).sum(1).float().mean() > 17
-    assert torch.isfinite(replacer(full).kinematics).all()
-    assert len(replacer(events.at(slice(0, 0))).types) == 0
+    assert torch.isfinite(copier(full).kinematics).all()
+    assert len(copier(events.at(slice(0, 0))).types) == 0

@@ -1,0 +1,330 @@
+"""Altered copies of background events: what the contrast detector learns to tell background from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+from torch.distributions import Dirichlet
+
+from unmask.detectors.copies import Copier, in_order, random_choices
+from unmask.detectors.decays import drawn_decays
+from unmask.detectors.inputs import EVENT_TYPE, EventTensors
+from unmask.detectors.momenta import (
+    directions,
+    log_cosh,
+    log_mass_factor,
+    mirrored_in,
+    mirrored_up,
+    pushed,
+    transverse,
+    visible,
+)
+from unmask.errors import UsageError
+from unmask.events.objects import MAX_ENERGY_MEV
+from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI
+from unmask.networks.pair_features import wrapped
+
+#: Objects of each type whose eta and E / |p| a new one can have.
+_N_KNOWN = 1 << 14
+_JET, _B_JET, _LEPTON, _PHOTON = 1, 2, 3, 7
+#: Tags of what can be added; a lepton becomes one of either flavour and charge.
+_ADDED_TAGS = (_JET, _B_JET, _LEPTON, _PHOTON)
+#: Dirichlet parameters of the fractions of jets, b-jets, leptons and photons among what is added to one event.
+_CONCENTRATION = (0.7, 0.5, 0.5, 0.15)
+#: Directions that are tried for what is added, so that together it is balanced more or less.
+_N_TRIES = 6
+#: Fraction of the pairs of objects in background that are closer than what counts as too close.
+_TOO_CLOSE = 0.01
+#: Training events that this is measured on.
+_N_FOR_DISTANCES = 4096
+
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alterations:
+    """Kinds of change that make an altered copy of a background event, and how strong they are.
+
+    A copy keeps the momentum balance of its event: the rest recoils against what is added or removed. Momenta are
+    drawn log-uniformly from their range, anew for each event.
+
+    Attributes
+    ----------
+    fewer_jets
+        Fraction of the copies in which jets are removed, each with the same probability, and sometimes MET is added or
+        all momenta are scaled: electroweak production has less hadronic activity than top-quark background.
+    decays
+        Fraction of the copies with one or two additional W, Z or Higgs bosons or top quarks: heavy new particles decay
+        to known ones. All other copies undergo any of the next four changes, at least one.
+    scale
+        Width of the log-normal factor, above 1, on all momenta: a heavier system is harder throughout.
+    max_retagged
+        Most objects that change their type: new couplings change the flavour of what is produced.
+    max_added
+        Most objects that are added, in half of the copies in the place of as many of the softest jets without b-tag:
+        long decay chains give many objects.
+    added_pt_gev, invisible_pt_gev, decaying_pt_gev
+        Ranges of the mean pT of added objects above their threshold, of the mean pT of an added invisible particle, as
+        dark matter would be, and of the pT of a decaying particle.
+    """
+
+    fewer_jets: float = 0.2
+    decays: float = 0.15
+    scale: float = 0.8
+    max_retagged: int = 3
+    max_added: int = 8
+    added_pt_gev: Range = (20.0, 600.0)
+    invisible_pt_gev: Range = (30.0, 800.0)
+    decaying_pt_gev: Range = (30.0, 1500.0)
+
+    def __post_init__(self) -> None:
+        mistakes = [
+            f"{name} is {getattr(self, name)}; expected a fraction, the two together at most 1"
+            for name in ("fewer_jets", "decays")
+            if not (getattr(self, name) >= 0 and self.fewer_jets + self.decays <= 1)
+        ]
+        mistakes += [
+            f"{name} is {getattr(self, name)}; expected {least} or more"
+            for name, least in {"scale": 0, "max_retagged": 1, "max_added": 1}.items()
+            if not least <= getattr(self, name) < math.inf
+        ]
+        for field in fields(self):
+            if field.name.endswith("_gev"):
+                low, high = getattr(self, field.name)
+                object.__setattr__(self, field.name, (low, high))  # JSON gives a list
+                if not 0 < low <= high < math.inf:
+                    mistakes.append(f"{field.name} is {low}, {high}; expected two momenta above 0, the smaller first")
+        if mistakes:
+            raise UsageError("alterations: " + "; ".join(mistakes))
+
+
+class AlteredCopies(Copier):
+    """Makes altered copies of background events.
+
+    New objects have the eta and the mass of background objects of their type, at any angle about the beam, and are not
+    closer to others than those are. No object is softer or more forward than background has them: momenta are mirrored
+    there.
+    """
+
+    def __init__(self, alterations: Alterations, train: EventTensors) -> None:
+        super().__init__(train, n_known=_N_KNOWN)
+        self.alterations = alterations
+        some = train.at(slice(None, None, max(1, -(-len(train.types) // _N_FOR_DISTANCES))))
+        types, distance = some.types[:, 1:], _distances(some.kinematics[:, 1:], some.kinematics[:, 1:])
+        is_pair = (types > 0)[:, :, None] & (types > 0)[:, None] & ~torch.eye(types.shape[1], dtype=torch.bool)
+        n_jets = _n_jets(types, types)
+        # Between none, one and two jets: jets are wide.
+        self.least_distance = torch.zeros(3)
+        for n in range(3):
+            found = distance[is_pair & (n_jets == n)]
+            if len(found):
+                self.least_distance[n] = found.kthvalue(1 + int(_TOO_CLOSE * (len(found) - 1))).values
+        self.least = _selected_on(train).amin(0) if len(train.types) else torch.zeros(8)
+
+    def __call__(self, events: EventTensors) -> EventTensors:
+        draw = torch.rand(len(events.types), device=events.types.device)
+        limit = self.alterations.fewer_jets
+        kinds = (draw >= limit).long() + (draw >= limit + self.alterations.decays)
+        copies = EventTensors(torch.empty_like(events.kinematics), torch.empty_like(events.types))
+        for kind, altered in enumerate((self.with_fewer_jets, self.with_decays, self.changed)):
+            index = torch.nonzero(kinds == kind)[:, 0]
+            for whole, part in zip(copies, altered(events.at(index)), strict=True):
+                whole[index] = part
+        return copies
+
+    def weights(self, events: EventTensors, copies: EventTensors) -> Tensor:
+        """1 for copies that would have been selected like background, 0 for others and for copies without a change.
+
+        A selection is known by what all training events have: least numbers of objects, least HT and MET.
+        """
+        is_moved = ((copies.kinematics - events.kinematics).abs() > 1e-3).flatten(1).any(1)
+        is_same = (copies.types == events.types).all(1) & ~is_moved
+        return ((_selected_on(copies) >= self.least * (1 - 1e-5)).all(1) & ~is_same).float()
+
+    def with_fewer_jets(self, events: EventTensors) -> EventTensors:
+        """Remove jets, each with a probability that is drawn for the event, and let the rest recoil."""
+        n, device = len(events.types), events.types.device
+        probability = 0.15 + 0.75 * torch.rand(n, 1, device=device)
+        is_jet = (events.types == _JET) | (events.types == _B_JET)
+        is_gone = is_jet & (torch.rand(events.types.shape, device=device) < probability)
+        scales, hides = (torch.rand(n, 1, device=device) < 0.3 for _ in range(2))
+        kinematics = self._scaled(events.kinematics, scales & is_gone.any(1, keepdim=True))
+        invisible = self._invisible(hides & is_gone.any(1, keepdim=True))
+        return self.recoiled(events, kinematics, events.types.long(), is_gone=is_gone, invisible=invisible)
+
+    def with_decays(self, events: EventTensors) -> EventTensors:
+        """Add one or two bosons or top quarks, decayed."""
+        new, new_types, invisible = drawn_decays(len(events.types), self.alterations.decaying_pt_gev, self)
+        return self.recoiled(
+            events, events.kinematics, events.types.long(), new=new, new_types=new_types, invisible=invisible
+        )
+
+    def changed(self, events: EventTensors) -> EventTensors:
+        """Scale momenta, change types, add objects or add an invisible particle: any of these, at least one."""
+        n, device, most = len(events.types), events.types.device, self.alterations.max_added
+        scales, retags, adds, hides = random_choices(n, [0, 1, 2, 3], 4, device)
+        preference = Dirichlet(torch.tensor(_CONCENTRATION, device=device)).sample((n,))
+        kinematics, types = self._scaled(events.kinematics, scales), events.types.to(torch.long, copy=True)
+        self._retag(kinematics[:, 1:], types[:, 1:], retags, preference)
+        n_added = torch.where(adds, torch.randint(1, most + 1, (n, 1), device=device), 0)
+        new_types = torch.where(torch.arange(most, device=device) < n_added, self._types(preference, most), 0)
+        n_gone = torch.where(torch.rand(n, 1, device=device) < 0.5, n_added, 0)
+        jet_pt = torch.where(types == _JET, kinematics[..., LOG_PT], torch.inf)
+        is_gone = (jet_pt.argsort(1).argsort(1) < n_gone) & (types == _JET)
+        invisible = self._invisible(hides)
+        beside = invisible - _total(kinematics, is_gone)
+        new = self.new_objects(new_types, log_uniform(self.alterations.added_pt_gev, (n, 1), device), beside)
+        return self.recoiled(
+            events, kinematics, types, is_gone=is_gone, new=new, new_types=new_types, invisible=invisible
+        )
+
+    def recoiled(
+        self,
+        events: EventTensors,
+        kinematics: Tensor,
+        types: Tensor,
+        *,
+        invisible: Tensor,
+        is_gone: Tensor | None = None,
+        new: Tensor | None = None,
+        new_types: Tensor | None = None,
+    ) -> EventTensors:
+        """Let the rest recoil against what is gone (n, 19), new (n, n_new, 4) and invisible (n, 2, in GeV).
+
+        ``events`` are as they were before anything changed: the copies are as balanced as these.
+        """
+        recoil = -invisible
+        if is_gone is not None:
+            recoil = recoil + _total(kinematics, is_gone)
+            types = torch.where(is_gone, 0, types)
+        if new is not None and new_types is not None:
+            recoil = recoil - visible(new, new_types)
+        kinematics = self._within_limits(pushed(kinematics, types, recoil), types)
+        objects, types = kinematics[:, 1:], types[:, 1:]
+        if new is not None and new_types is not None:
+            new, new_types = self._apart(new, new_types, objects, types)
+            objects, types = torch.cat([objects, new], 1), torch.cat([types, new_types], 1)
+        excess = (objects[..., LOG_ENERGY] - math.log(MAX_ENERGY_MEV)).clamp_min(0)
+        objects = torch.cat([objects[..., : LOG_PT + 1] - excess[..., None], objects[..., LOG_PT + 1 :]], -1)
+        # What was turned, mirrored, cut or lost is missing instead.
+        return self.balanced(events, in_order(kinematics[:, :1], objects, types))
+
+    def _scaled(self, kinematics: Tensor, scales: Tensor) -> Tensor:
+        """All momenta of the events that ``scales`` (n, 1) names, times a factor above 1."""
+        log_factor = (self.alterations.scale * torch.randn(scales.shape, device=scales.device)).abs() * scales
+        return torch.cat([kinematics[..., : LOG_PT + 1] + log_factor[..., None], kinematics[..., LOG_PT + 1 :]], -1)
+
+    def _invisible(self, hides: Tensor) -> Tensor:
+        """Transverse momentum (n, 2) in GeV of an invisible particle in the events that ``hides`` (n, 1) names."""
+        n, device = len(hides), hides.device
+        # Two exponential numbers for each: none is very small.
+        size = 0.5 * torch.empty(n, 2, device=device).exponential_().sum(1, keepdim=True)
+        return size * hides * log_uniform(self.alterations.invisible_pt_gev, (n, 1), device) * directions((n,), device)
+
+    def _retag(self, kinematics: Tensor, types: Tensor, retags: Tensor, preference: Tensor) -> None:
+        """Let some objects become of another type, in place."""
+        most = self.alterations.max_retagged
+        n_retagged = torch.where(retags, torch.randint(1, most + 1, retags.shape, device=types.device), 0)
+        rank = torch.rand(types.shape, device=types.device).masked_fill(types == 0, 2.0).argsort(1).argsort(1)
+        others = self._types(preference, types.shape[1])
+        is_retagged = (types > 0) & (rank < n_retagged) & (others != types)
+        types.copy_(torch.where(is_retagged, others, types))
+        _, log_pt, eta, phi = kinematics.unbind(-1)
+        log_energy = log_pt + log_cosh(eta) + self.drawn(types)[1]
+        retagged = torch.stack([log_energy, log_pt, eta, phi], -1)
+        kinematics.copy_(torch.where(is_retagged[..., None], retagged, kinematics))
+
+    def _types(self, preference: Tensor, n_objects: int) -> Tensor:
+        """Types (n, n_objects), drawn by each event's ``preference`` (n, 4)."""
+        race = torch.empty(len(preference), n_objects, preference.shape[1], device=preference.device).exponential_()
+        drawn = (race / preference.clamp_min(1e-6)[:, None]).argmin(-1)
+        types = torch.tensor(_ADDED_TAGS, device=drawn.device)[drawn]
+        return types + torch.where(types == _LEPTON, torch.randint(4, types.shape, device=types.device), 0)
+
+    def new_objects(self, types: Tensor, mean_pt_gev: Tensor, beside: Tensor) -> Tensor:
+        """New objects (n, n_new, 4) of these types, balanced more or less with the momentum ``beside`` (n, 2) them."""
+        (n, n_objects), device = types.shape, types.device
+        above = mean_pt_gev * torch.empty(types.shape, device=device).exponential_()
+        pt_gev = self.least_log_pt[types].exp() / 1e3 + above
+        tried = directions((n, _N_TRIES, n_objects), device)  # the sum is the less, the more tries there are
+        total = ((pt_gev * (types > 0))[:, None, :, None] * tried).sum(2) + beside[:, None]
+        is_tried = torch.arange(_N_TRIES, device=device) < torch.randint(1, _N_TRIES + 1, (n, 1), device=device)
+        best = torch.where(is_tried, total.norm(dim=-1), torch.inf).argmin(1)
+        x, y = tried[torch.arange(n, device=device), best].unbind(-1)
+        eta, factor = self.drawn(types)
+        log_pt = (pt_gev * 1e3).log()
+        return torch.stack([log_pt + log_cosh(eta) + factor, log_pt, eta, torch.atan2(y, x)], -1)
+
+    def _within_limits(self, kinematics: Tensor, types: Tensor) -> Tensor:
+        """Objects with momenta and directions that their types have; what is missing stays."""
+        log_energy, log_pt, eta, phi = kinematics.unbind(-1)
+        least, most, heaviest = (limit[types] for limit in (self.least_log_pt, self.most_eta, self.most_factor))
+        is_outside = (log_pt < least) | (eta.abs() > most) | (log_mass_factor(kinematics) > heaviest)
+        mass_squared = (2 * log_energy).exp() - (2 * (log_pt + log_cosh(eta))).exp()
+        log_pt, eta = mirrored_up(log_pt, least), mirrored_in(eta, most)
+        log_momentum = log_pt + log_cosh(eta)
+        log_energy = 0.5 * ((2 * log_momentum).exp() + mass_squared.clamp_min(0)).log()
+        within = torch.stack([log_energy.minimum(log_momentum + heaviest), log_pt, eta, phi], -1)
+        return torch.where((is_outside & (types > 0) & (types < EVENT_TYPE))[..., None], within, kinematics)
+
+    def _apart(self, new: Tensor, new_types: Tensor, old: Tensor, old_types: Tensor) -> tuple[Tensor, Tensor]:
+        """Turn new objects that are too close to others away from them; what stays too close is lost."""
+        new, new_types = new.clone(), new_types.clone()
+        index = torch.arange(len(new), device=new.device)  # of events that may have objects too close
+        for i in range(_N_TRIES + 1):
+            mine, types = new[index], new_types[index]
+            is_close = self._is_close(mine, types, old[index], old_types[index])
+            some = is_close.any(1)
+            index, is_close, mine, types = index[some], is_close[some], mine[some], types[some]
+            if i == _N_TRIES or not len(index):
+                break
+            eta = torch.where(is_close, self.drawn(types)[0], mine[..., ETA])
+            turn = torch.where(is_close, 0.5 * torch.randn(is_close.shape, device=new.device), 0)
+            log_pt, phi = mine[..., LOG_PT], wrapped(mine[..., PHI] + turn)
+            new[index] = torch.stack([log_pt + log_cosh(eta) + log_mass_factor(mine), log_pt, eta, phi], -1)
+        new_types[index] = torch.where(is_close, 0, types)
+        return new, new_types
+
+    def _is_close(self, new: Tensor, new_types: Tensor, old: Tensor, old_types: Tensor) -> Tensor:
+        """(n, n_new): which new objects are too close to old or other new ones."""
+        itself = torch.eye(old.shape[1] + new.shape[1], dtype=torch.bool, device=new.device)[old.shape[1] :]
+        types = torch.cat([old_types, new_types], 1)
+        least = self.least_distance[_n_jets(new_types, types)]
+        is_close = (_distances(new, torch.cat([old, new], 1)) < least) & (types > 0)[:, None] & ~itself
+        return is_close.any(2) & (new_types > 0)
+
+
+def log_uniform(limits: Range, shape: tuple[int, ...], device: torch.device) -> Tensor:
+    """Numbers between the limits, whose logarithms are uniform."""
+    low, high = limits
+    return low * torch.exp(math.log(high / low) * torch.rand(shape, device=device))
+
+
+def _selected_on(events: EventTensors) -> Tensor:
+    """(n, 8): numbers of objects, jets, b-jets, leptons, leptons of one charge and photons, HT and MET."""
+    types, pt = events.types[:, 1:], events.kinematics[:, 1:, LOG_PT].exp()
+    is_jet, is_negative = types <= _B_JET, (types == 3) | (types == 5)
+    is_jet, is_positive = is_jet & (types > 0), (types == 4) | (types == 6)
+    negative, positive = is_negative.sum(1), is_positive.sum(1)
+    counts = [(types > 0).sum(1), is_jet.sum(1), (types == _B_JET).sum(1), negative + positive]
+    counts += [torch.maximum(negative, positive), (types == _PHOTON).sum(1)]
+    return torch.stack([*counts, (pt * is_jet).sum(1), events.kinematics[:, 0, LOG_PT].exp()], 1)
+
+
+def _total(kinematics: Tensor, is_counted: Tensor) -> Tensor:
+    """Sum (n, 2) of the transverse momenta of some positions, in GeV."""
+    return (transverse(kinematics) * is_counted[..., None]).sum(1)
+
+
+def _distances(kinematics: Tensor, others: Tensor) -> Tensor:
+    """(n, objects, others): the angular distance."""
+    eta, phi = (kinematics[..., i, None] - others[:, None, :, i] for i in (ETA, PHI))
+    return torch.hypot(eta, wrapped(phi))
+
+
+def _n_jets(types: Tensor, others: Tensor) -> Tensor:
+    """(n, objects, others): how many of the two are jets."""
+    return (types <= _B_JET).long()[:, :, None] + (others <= _B_JET).long()[:, None]

@@ -1,0 +1,143 @@
+"""The default: a small network that tells background from altered copies of it, times a tail term of observables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from unmask.artifacts import Json
+from unmask.detectors.alterations import Alterations, AlteredCopies
+from unmask.detectors.copies import CopiesTask, in_order
+from unmask.detectors.event_network import EventNetworkDetector
+from unmask.detectors.explanations import Explanation, Term
+from unmask.detectors.inputs import event_tensors
+from unmask.detectors.momenta import pushed, transverse
+from unmask.detectors.observable_tail import ObservableTail
+from unmask.detectors.p_values import Array, BackgroundTail
+from unmask.errors import UsageError
+from unmask.events.event_set import EventSet
+from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI, BackboneName, EventNetwork, SizeName
+from unmask.training import Reporter, Task, TrainingSettings
+
+TRAINING = TrainingSettings(
+    max_epochs=30, learning_rate=2e-3, schedule="cosine", gradient_clip=1.0, min_improvement=0, patience=30
+)
+#: Training events with which the network counts half of what it counts with very many.
+_EVENTS_FOR_HALF = 5000
+
+
+class ContrastDetector(EventNetworkDetector):
+    """Tells background events from altered copies of them (replaced-object detection, after ELECTRA's replaced tokens).
+
+    The score is w_N (-ln p_network) + w_tail (-ln p_tail). p_network is the tail probability, in validation background,
+    of the network's logit that an event is a copy; p_tail that of MET, the number of b-jets and the sum of pT (see
+    :class:`~unmask.detectors.observable_tail.ObservableTail`). With N training events w_N = N / (N + 5000): a network
+    that has seen few events adds noise where observables alone are strong.
+
+    Parameters
+    ----------
+    backbone, size, dropout
+        Network, see :func:`~unmask.networks.backbones.make_event_network`.
+    alterations
+        How copies differ from their events.
+    tail_weight
+        Weight of the tail term; 0 for the network alone.
+    training
+        How the network is trained.
+    seed
+        Shorthand for the seed in ``training``.
+    """
+
+    kind = "contrast"
+
+    def __init__(
+        self,
+        *,
+        backbone: BackboneName = "part-pairs",
+        size: SizeName = "small",
+        dropout: float = 0.0,
+        alterations: Alterations = Alterations(),
+        tail_weight: float = 0.5,
+        training: TrainingSettings = TRAINING,
+        seed: int | None = None,
+    ) -> None:
+        self.alterations, self.tail_weight = alterations, tail_weight
+        super().__init__(backbone, size, dropout, training, seed)
+
+    def _fit(self, train: EventSet, validation: EventSet, run_folder: Path | None, reporter: Reporter | None) -> None:
+        if not 0 <= self.tail_weight < np.inf:
+            raise UsageError(f"tail_weight is {self.tail_weight}; expected 0 or more")
+        self.observables_ = ObservableTail.of(train, validation)
+        super()._fit(train, validation, run_folder, reporter)
+        self.network_weight_ = len(train) / (len(train) + _EVENTS_FOR_HALF)
+        self.logits_ = BackgroundTail.of(self._logits(validation, self.training.device))
+
+    def _new_task(self, network: EventNetwork, train: EventSet, validation: EventSet) -> Task:
+        return CopiesTask(network, train, validation, self, partial(AlteredCopies, self.alterations))
+
+    def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:
+        self._check_fitted()
+        of_network = self.logits_.minus_log_p_of(self._logits(events, device))
+        return self.network_weight_ * of_network + self.tail_weight * self.observables_.minus_log_p(events)
+
+    def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:
+        """By how much the score falls without each object, whose momentum the rest takes over, and both terms."""
+        scores = self.score_events(events, device=device)
+        which, without = _without_each_object(events)
+        fall = scores[which] - self.score_events(without, device=device)
+        parts = np.split(fall, np.cumsum(events.n_objects)[:-1]) if len(events) else []
+        minus_log_p = self.logits_.minus_log_p_of(self._logits(events, device))
+        return [
+            Explanation(
+                part.tolist(), terms=[Term("objects, together", self.logits_.in_words(p), None, p), *observables]
+            )
+            for part, p, observables in zip(parts, minus_log_p.tolist(), self.observables_.terms(events), strict=True)
+        ]
+
+    def _logits(self, events: EventSet, device: str) -> Array:
+        return self._scores_of(event_tensors(events), device)
+
+    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
+        network = {f"network.{name}": array for name, array in super()._arrays().items()}
+        return network | self.logits_.arrays("logits") | self.observables_.arrays()
+
+    def _facts(self) -> dict[str, Json]:
+        return super()._facts() | {"network_weight": self.network_weight_}
+
+    @classmethod
+    def _make(cls, settings: dict[str, Json], folder: Path) -> Any:
+        return super()._make(settings | {"alterations": Alterations(**settings["alterations"])}, folder)
+
+    def _restore(self, arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Json]) -> None:
+        of_network = {key: array for key, array in arrays.items() if key.startswith("network.")}
+        super()._restore({key.removeprefix("network."): array for key, array in of_network.items()}, facts)
+        self.logits_ = BackgroundTail.from_arrays(arrays, "logits")
+        self.observables_ = ObservableTail.from_arrays(arrays)
+        self.network_weight_ = float(facts["network_weight"])
+
+
+def _without_each_object(events: EventSet) -> tuple[npt.NDArray[np.int64], EventSet]:
+    """Which event is meant, and that event without one of its objects, the rest recoiling, for each object."""
+    found = event_tensors(events)
+    which, place = torch.nonzero(found.types[:, 1:], as_tuple=True)
+    copies, rows, place = found.at(which), torch.arange(len(which)), place + 1
+    gone = transverse(copies.kinematics[rows, place])
+    copies.types[rows, place] = 0
+    moved = pushed(*copies, gone)
+    kinematics, types = (tensor.numpy() for tensor in in_order(moved[:, :1], moved[:, 1:], copies.types[:, 1:].long()))
+    is_object = types[:, 1:] != 0
+    columns = {
+        "energy_mev": np.where(is_object, np.exp(kinematics[:, 1:, LOG_ENERGY]), 0),
+        "pt_mev": np.where(is_object, np.exp(kinematics[:, 1:, LOG_PT]), 0),
+        "eta": kinematics[:, 1:, ETA],
+        "phi": kinematics[:, 1:, PHI],
+        "met_mev": np.exp(kinematics[:, 0, LOG_PT]),
+        "met_phi": kinematics[:, 0, PHI],
+    }
+    return which.numpy(), replace(events[which.numpy()], tag=types[:, 1:], **columns)

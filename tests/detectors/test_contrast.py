@@ -1,0 +1,167 @@
+"""The default: background against altered copies of it, times a tail of observables."""
+
+from copy import copy
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+
+from tests.detectors.odd_events import insert
+from unmask import load_sample
+from unmask.artifacts import Artifact, save_artifact
+from unmask.detectors import load_detector
+from unmask.detectors.alterations import Alterations
+from unmask.detectors.contrast import ContrastDetector
+from unmask.errors import ArtifactError, UsageError
+from unmask.evaluation.metrics import roc_auc
+from unmask.events.event_set import EventSet
+from unmask.studies.presets import load_preset
+from unmask.training import TrainingSettings
+
+FloatArray = npt.NDArray[np.float32]
+TRAINING = TrainingSettings(max_epochs=15, batch_size=128, learning_rate=5e-3, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def parts() -> tuple[EventSet, EventSet, EventSet]:
+    """Training, validation and test background."""
+    events = load_sample("gluino")
+    background = events[events.label == 0]
+    background = background[np.random.default_rng(0).permutation(len(background))]
+    return background[:4000], background[4000:5000], background[5000:7000]
+
+
+@pytest.fixture(scope="module")
+def detector(parts: tuple[EventSet, ...]) -> ContrastDetector:
+    return ContrastDetector(backbone="part-noint", size="tiny", training=TRAINING).fit(parts[0], parts[1])
+
+
+@pytest.mark.parametrize(
+    ("tags", "pt_gev", "met_gev", "auc"),
+    [([2, 2], 50, 0, 0.7), ([], 0, 120, 0.6), ([3, 6], 40, 0, 0.95)],
+    ids=["two b-jets", "MET", "two leptons"],
+)
+def test_what_is_added_is_found(
+    detector: ContrastDetector,
+    parts: tuple[EventSet, ...],
+    tags: list[int],
+    pt_gev: float,
+    met_gev: float,
+    auc: float,
+) -> None:
+    odd = insert(parts[2], tags, pt_gev=pt_gev, met_gev=met_gev)
+    scores = np.concatenate([detector.score_events(parts[2]), detector.score_events(odd)])
+    assert roc_auc(scores, np.arange(len(scores)) >= len(parts[2])).value > auc
+
+
+def test_only_directions_about_the_beam_do_not_matter(detector: ContrastDetector, parts: tuple[EventSet, ...]) -> None:
+    events = parts[2][:200]
+    turned = replace(events, phi=_wrapped(events.phi + 1), met_phi=_wrapped(events.met_phi + 1))
+    np.testing.assert_allclose(detector.score_events(turned), detector.score_events(events), atol=1e-3)
+    other = replace(events, met_phi=_wrapped(events.met_phi + 1))  # not balanced any more
+    assert np.abs(detector.score_events(other) - detector.score_events(events)).mean() > 0.05
+
+
+def _wrapped(phi: FloatArray) -> FloatArray:
+    return (phi + np.float32(np.pi)) % np.float32(2 * np.pi) - np.float32(np.pi)
+
+
+def test_the_object_that_does_not_belong_is_named(detector: ContrastDetector, parts: tuple[EventSet, ...]) -> None:
+    plain = parts[2][~(parts[2].tag == 7).any(axis=1)][:100]
+    odd = insert(plain, [7], pt_gev=150, met_gev=80)
+    explained = replace_tail_weight(detector, 0.0).explain(odd)
+    assert [len(one.object_surprise) for one in explained] == odd.n_objects.tolist()
+    is_photon = [np.argmax(one.object_surprise) == n - 1 for one, n in zip(explained, odd.n_objects, strict=True)]
+    assert np.mean(is_photon) > 0.5  # photons are last; by chance it would be one in seven
+    assert detector.explain(odd[:0]) == []
+
+
+def test_the_explanation_names_both_terms_and_the_most_extreme_observable(
+    detector: ContrastDetector, parts: tuple[EventSet, ...]
+) -> None:
+    events = replace(parts[2][:3], met_mev=np.array([9e5, 5.1e4, 9e5], np.float32))
+    explained = detector.explain(events)
+    for one in explained:
+        assert [term.name for term in one.terms[:1]] == ["objects, together"]
+        assert {term.name for term in one.terms[1:]} == {"MET", "number of b-jets", "sum of pT of all objects"}
+        surprises = [term.surprise for term in one.terms[1:]]
+        assert surprises == sorted(surprises, reverse=True)
+    assert explained[0].terms[1].name == "MET"
+    assert explained[0].terms[1].text.startswith("900 GeV; ")
+    assert explained[1].terms[1].name != "MET"
+
+
+def test_without_its_object_the_score_is_that_of_the_event_without_it(
+    detector: ContrastDetector, parts: tuple[EventSet, ...]
+) -> None:
+    """The b-jets of an event with five count in the tail term too, which a fall of the logit alone would not say."""
+    background = parts[2]
+    some = background[background.n_b_jets >= 3][:20]
+    network_alone = replace_tail_weight(detector, 0.0)
+    falls, without_tail = detector.explain(some), network_alone.explain(some)
+    is_b_jet = [tag[tag > 0] == 2 for tag in some.tag]
+    difference = [
+        np.subtract(whole.object_surprise, part.object_surprise)
+        for whole, part in zip(falls, without_tail, strict=True)
+    ]
+    assert np.mean([d[b].mean() for d, b in zip(difference, is_b_jet, strict=True)]) > 0.2
+
+
+def replace_tail_weight(detector: ContrastDetector, weight: float) -> ContrastDetector:
+    other = copy(detector)
+    other.tail_weight = weight
+    return other
+
+
+def test_events_far_in_the_tail_are_never_tied(detector: ContrastDetector, parts: tuple[EventSet, ...]) -> None:
+    events = parts[2][:500]
+    factor = np.float32(8)
+    hard = replace(events, pt_mev=events.pt_mev * factor, energy_mev=events.energy_mev * factor)
+    scores = detector.score_events(replace(hard, met_mev=events.met_mev * factor))
+    assert len(np.unique(scores)) == len(scores)
+    assert scores.min() > np.quantile(detector.score_events(parts[2]), 0.9)
+
+
+def test_scores_depend_on_neither_batches_nor_order_nor_threads(
+    detector: ContrastDetector, parts: tuple[EventSet, ...]
+) -> None:
+    events = parts[2]
+    scores = detector.score_events(events)
+    one_by_one = np.concatenate([detector.score_events(events[i : i + 1]) for i in range(50)])
+    np.testing.assert_allclose(one_by_one, scores[:50], atol=1e-5)
+    order = np.random.default_rng(0).permutation(len(events))
+    np.testing.assert_allclose(detector.score_events(events[order]), scores[order], atol=1e-5)
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(3 - min(n_threads, 2))
+    try:
+        np.testing.assert_allclose(detector.score_events(events), scores, atol=1e-5)
+    finally:
+        torch.set_num_threads(n_threads)
+
+
+def test_with_few_events_the_network_counts_less(detector: ContrastDetector, parts: tuple[EventSet, ...]) -> None:
+    training = replace(TRAINING, max_epochs=1)
+    few = ContrastDetector(size="tiny", training=training).fit(parts[0][:500], parts[1][:100])
+    assert few.network_weight_ == pytest.approx(500 / 5500)
+    assert detector.network_weight_ == pytest.approx(4000 / 9000)
+
+
+def test_class_preset_and_command_line_are_the_same_recipe() -> None:
+    assert load_preset("default").new_detector().settings() == ContrastDetector().settings()
+    changes = {"alterations": {"decays": 0.3}, "tail_weight": 0.25}
+    changed = load_preset("default").new_detector(changes=changes)
+    assert changed.settings() == ContrastDetector(alterations=Alterations(decays=0.3), tail_weight=0.25).settings()
+
+
+def test_impossible_settings_are_refused(parts: tuple[EventSet, ...]) -> None:
+    with pytest.raises(UsageError, match="tail_weight is -1; expected 0 or more"):
+        ContrastDetector(tail_weight=-1, training=TRAINING).fit(parts[0], parts[1])
+
+
+def test_models_of_former_kinds_say_what_to_do(tmp_path: Path) -> None:
+    save_artifact(tmp_path / "old", Artifact("likelihood-ratio", {}))
+    with pytest.raises(ArtifactError, match=r"holds a likelihood-ratio detector of an earlier version.*train it again"):
+        load_detector(tmp_path / "old")
