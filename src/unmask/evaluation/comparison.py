@@ -12,7 +12,7 @@ from scipy.stats import norm
 from unmask.detectors.scores import SCALARS, Scores
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.intervals import Estimate
-from unmask.evaluation.metrics import Placements, placements
+from unmask.evaluation.ranked_scores import Placements, RankedScores
 from unmask.events.event_set import Names
 
 _WHAT_TO_DO = "score the same files with both, or evaluate them one by one"
@@ -38,7 +38,8 @@ def auc_difference(
     >>> auc_difference(np.array([1, 2, 3, 4]), np.array([4, 2, 3, 1]), np.array([False, False, True, True])).value
     0.75
     """
-    return difference_of(placements(score, is_signal, weight), placements(other, is_signal, weight), confidence)
+    one, two = (RankedScores.of(each, is_signal, weight).placements for each in (score, other))
+    return difference_of(one, two, confidence)
 
 
 def difference_of(one: Placements, other: Placements, confidence: float) -> Difference:

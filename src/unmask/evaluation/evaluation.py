@@ -14,8 +14,8 @@ from unmask.artifacts import Json
 from unmask.detectors.scores import Scores
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.comparison import Difference, align, difference_of
-from unmask.evaluation.metrics import Metrics, measure, placements
-from unmask.evaluation.roc import split_classes
+from unmask.evaluation.metrics import Metrics, measure_ranked
+from unmask.evaluation.ranked_scores import RankedScores, check_scores
 from unmask.evaluation.trivial import RANDOM, trivial_scores
 from unmask.events.event_set import BACKGROUND, SIGNAL, UNKNOWN
 
@@ -130,24 +130,15 @@ def evaluate(
     signals = {word: int(np.count_nonzero(chosen)) for word, chosen in _signal_processes(first).items()}
     rows: list[Row] = []
     comparisons: list[Comparison] = []
+    ranked = {name: RankedScores.of(score, is_signal, weight) for name, score in (values | trivial).items()}
     for signal, chosen in _selections(first).items():
-        for name, score in (values | trivial).items():
+        some = {name: each[chosen] for name, each in ranked.items()}
+        for name, each in some.items():
             kind: Literal["detector", "trivial"] = "detector" if name in values else "trivial"
-            found = measure(
-                score[chosen],
-                is_signal[chosen],
-                weight[chosen],
-                confidence=confidence,
-                n_replicas=n_replicas,
-                seed=seed,
-            )
+            found = measure_ranked(each, confidence=confidence, n_replicas=n_replicas, seed=seed)
             rows.append(Row(name, kind, signal, found))
-        placed = {
-            name: placements(score[chosen], is_signal[chosen], weight[chosen])
-            for name, score in (values | trivial).items()
-        }
         comparisons += [
-            Comparison(one, other, signal, difference_of(placed[one], placed[other], confidence))
+            Comparison(one, other, signal, difference_of(some[one].placements, some[other].placements, confidence))
             for one, other in _pairs(values, trivial)
         ]
     n_background = int(np.count_nonzero(~is_signal))
@@ -182,7 +173,7 @@ def _aligned(scores: Mapping[str, Scores]) -> dict[str, Scores]:
                 path=name,
             )
         try:
-            split_classes(each.score, each.label == SIGNAL, each.weight)
+            check_scores(each.score, each.label == SIGNAL, each.weight)
         except BadDataError as error:
             raise BadDataError(str(error), path=name) from None
         except UsageError as error:

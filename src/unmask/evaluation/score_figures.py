@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from unmask.detectors.scores import Scores
 from unmask.evaluation.intervals import Estimate
-from unmask.evaluation.metrics import OVERLAP_BINS, overlap_area, roc_auc
+from unmask.evaluation.metrics import roc_auc
+from unmask.evaluation.overlap import overlap_area, score_bins
 from unmask.evaluation.plotting import (
     BACKGROUND_COLOUR,
     FORMATS,
@@ -68,7 +69,7 @@ class RocWithBand:
         # Straight lines between the few points of a discrete score are curves on a logarithmic scale.
         at = np.union1d(np.geomspace(least, 1, _N_POINTS), np.linspace(least, 1, _N_POINTS))
         signal_efficiency = highest_at(at, roc.background_efficiency, roc.signal_efficiency)
-        low, high = roc_band(score, is_signal, weight, background_efficiency=at)
+        low, high = roc_band(roc, background_efficiency=at)
         # Where no signal is left below the threshold, replicas still allow for some.
         low, high = np.minimum(low, signal_efficiency), np.maximum(high, signal_efficiency)
         return cls(roc, roc_auc(score, is_signal, weight), at, signal_efficiency, low, high)
@@ -142,12 +143,9 @@ def draw_score_histogram(
     """
     roc = roc_curve(score, is_signal, weight)
     threshold = roc.threshold[1:][np.argmax((roc.signal_efficiency - roc.background_efficiency)[1:])]
-    overlap = overlap_area(score, is_signal, weight).value
-    weight = np.ones(len(score)) if weight is None else weight
-    edges = np.histogram_bin_edges(score, OVERLAP_BINS)
-    background, signal = (
-        np.histogram(score[of], edges, weights=weight[of] / weight[of].sum())[0] for of in (~is_signal, is_signal)
-    )
+    overlap = overlap_area(roc).value
+    edges, point = score_bins(roc)
+    background, signal = (-np.diff(above[point]) for above in (roc.background_efficiency, roc.signal_efficiency))
     with new_figure(1, 1, (5.5, 4), style=style) as (drawing, axes):
         axis = axes[0, 0]
         for shares, of, colour, look in (
