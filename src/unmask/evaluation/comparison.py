@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
 from unmask.detectors.scores import SCALARS, Scores
 from unmask.errors import BadDataError, UsageError
@@ -50,8 +50,8 @@ def difference_of(one: Placements, other: Placements, confidence: float) -> Diff
         one.signal - other.signal, one.background - other.background, one.signal_weight, one.background_weight
     )
     value, error = paired.mean(), float(np.sqrt(paired.variance()))
-    half = float(norm.ppf((1 + confidence) / 2)) * error
-    p_value = float(2 * norm.sf(abs(value) / error)) if error else float(value == 0)
+    half = float(ndtri((1 + confidence) / 2)) * error
+    p_value = float(2 * ndtr(-abs(value) / error)) if error else float(value == 0)
     return Difference(value, value - half, value + half, p_value)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from unmask.evaluation.intervals import Estimate, logit_interval, percentile_interval
 from unmask.evaluation.overlap import overlap_area
@@ -217,7 +217,7 @@ def _best_threshold(roc: Roc, replicas: RocReplicas, confidence: float) -> BestT
     at_best = int(np.argmin(np.abs(point - best)))
     # The threshold could be any whose difference is not significantly smaller than the largest.
     error = np.std(spread[:, [at_best]] - spread, axis=0)
-    is_as_good = difference[best] - difference[point] <= norm.ppf((1 + confidence) / 2) * error
+    is_as_good = difference[best] - difference[point] <= ndtri((1 + confidence) / 2) * error
     as_good = roc.threshold[[best, *point[is_as_good]]]
     low, high = _range_of_maximum(difference[point], spread - difference[point], confidence)
     value = float(difference[best])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from unmask.evaluation.intervals import Estimate, logit_interval
 from unmask.evaluation.roc import Roc
@@ -54,7 +54,7 @@ def _shortfall(difference: FloatArray, variance: FloatArray) -> float:
     """
     error = np.sqrt(variance[variance > 0])
     size = np.abs(difference[variance > 0])
-    shortfall = error * norm.pdf(size / error) - size * norm.sf(size / error)
+    shortfall = error * np.exp(-((size / error) ** 2) / 2) / np.sqrt(2 * np.pi) - size * ndtr(-size / error)
     return float(shortfall.sum() / (np.sqrt(2) - 1))
 
 
