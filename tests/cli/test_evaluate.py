@@ -59,6 +59,13 @@ def test_results_are_written_for_people_and_programs(folder: Path, tmp_path: Pat
     assert {path.name for path in (tmp_path / "out" / "figures").iterdir()} == drawn
 
 
+def test_what_is_being_done_is_said_off_a_terminal_too(folder: Path, tmp_path: Path) -> None:
+    files = folder / "good.parquet", folder / "bad.parquet"
+    notes = running("evaluate", *files, "--out", tmp_path / "out", "--formats", "svg")[1].splitlines()
+    done = [line for line in notes if line.endswith(" ...")]
+    assert done == ["reading 2 scores files ...", "measuring scores of 2,000 events ...", "drawing figures ..."]
+
+
 def test_figures_have_the_wanted_style_and_formats(folder: Path, tmp_path: Path) -> None:
     for style in ("plain", "atlas"):
         running(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Literal
@@ -100,11 +100,17 @@ class Evaluation:
 
 
 def evaluate(
-    scores: Mapping[str, Scores], *, confidence: float = 0.95, n_replicas: int = 400, seed: int = 0
+    scores: Mapping[str, Scores],
+    *,
+    confidence: float = 0.95,
+    n_replicas: int = 400,
+    seed: int = 0,
+    progress: Callable[[float], None] = lambda _: None,
 ) -> Evaluation:
     """Measure detectors by name, on the same labelled events, with trivial scores beside them.
 
-    Scores of the same events in another order are put in the order of the first.
+    Scores of the same events in another order are put in the order of the first. ``progress`` is called with the
+    fraction done.
 
     Raises
     ------
@@ -131,12 +137,14 @@ def evaluate(
     rows: list[Row] = []
     comparisons: list[Comparison] = []
     ranked = {name: RankedScores.of(score, is_signal, weight) for name, score in (values | trivial).items()}
-    for signal, chosen in _selections(first).items():
+    selections = _selections(first)
+    for signal, chosen in selections.items():
         some = {name: each[chosen] for name, each in ranked.items()}
         for name, each in some.items():
             kind: Literal["detector", "trivial"] = "detector" if name in values else "trivial"
             found = measure_ranked(each, confidence=confidence, n_replicas=n_replicas, seed=seed)
             rows.append(Row(name, kind, signal, found))
+            progress(len(rows) / (len(ranked) * len(selections)))
         comparisons += [
             Comparison(one, other, signal, difference_of(some[one].placements, some[other].placements, confidence))
             for one, other in _pairs(values, trivial)

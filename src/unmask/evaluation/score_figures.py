@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -196,10 +196,17 @@ def write_score_figures(
     *,
     style: Style = "plain",
     formats: Sequence[str] = FORMATS,
+    progress: Callable[[float], None] = lambda _: None,
 ) -> list[Path]:
-    """Write ROC, significance improvement and score histograms of detectors, by their names, and return the paths."""
-    figures = _score_figures(scores, style)
-    return [path for name, _, drawing in figures for path in drawing.write(Path(folder) / name, formats)]
+    """Write ROC, significance improvement and score histograms of detectors, by their names, and return the paths.
+
+    ``progress`` is called with the fraction done.
+    """
+    paths = []
+    for number, (name, _, drawing) in enumerate(_score_figures(scores, style), start=1):
+        paths += drawing.write(Path(folder) / name, formats)
+        progress(number / (len(scores) + 2))
+    return paths
 
 
 def score_figures_svg(
