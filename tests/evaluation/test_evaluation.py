@@ -166,6 +166,18 @@ def test_without_the_columns_it_says_that_trivial_scores_are_missing() -> None:
     assert {row.name for row in both.rows} == {"from elsewhere", "mine", *TRIVIAL}
 
 
+def test_a_missing_column_leaves_the_other_trivial_scores() -> None:
+    scores = two_signals()
+    assert scores.scalars is not None
+    less = replace(scores, scalars={name: column for name, column in scores.scalars.items() if name != "n_b_jets"})
+    found = evaluate({"one": less, "two": less}, n_replicas=20)
+    assert [row.name for row in found.rows_of()] == ["one", "two", *(n for n in TRIVIAL if n != "number of b-jets")]
+    (note,) = [note for note in found.notes if "b-jets" in note]
+    assert note == "no number of b-jets among the trivial scores: no scores file has the column n_b_jets"
+    whole = evaluate({"one": less, "two": scores}, n_replicas=20)
+    assert whole.rows == evaluate({"one": scores, "two": scores}, n_replicas=20).rows
+
+
 def test_a_process_may_be_called_all() -> None:
     scores = two_signals()
     words = np.where(scores.process_names.array() == "clear", "all", scores.process_names.array())

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from unmask.detectors.scores import SCALARS, Scores
+from unmask.detectors.scores import Scores
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.intervals import Estimate
 from unmask.evaluation.ranked_scores import Placements, RankedScores
@@ -89,12 +89,11 @@ def align(scores: Scores, reference: Scores, *, name: str, reference_name: str) 
 
 
 def _n_other_content(aligned: Scores, reference: Scores) -> int:
-    """How many events have other trivial scores, where both have some."""
-    if aligned.scalars is None or reference.scalars is None:
-        return 0
+    """How many events have other trivial scores, of those that both have."""
     is_other = np.zeros(len(reference), np.bool_)
-    for name in SCALARS:
-        one, other = (np.asarray(each.scalars[name], np.float64) for each in (aligned, reference) if each.scalars)
+    columns, others = aligned.scalars or {}, reference.scalars or {}
+    for name in columns.keys() & others.keys():
+        one, other = (np.asarray(column, np.float64) for column in (columns[name], others[name]))
         is_other |= (one != other) & ~(np.isnan(one) & np.isnan(other))
     return int(np.count_nonzero(is_other))
 

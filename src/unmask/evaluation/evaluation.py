@@ -16,7 +16,7 @@ from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.comparison import Difference, align, difference_of
 from unmask.evaluation.metrics import Metrics, measure_ranked
 from unmask.evaluation.ranked_scores import RankedScores, check_scores
-from unmask.evaluation.trivial import RANDOM, trivial_scores
+from unmask.evaluation.trivial import RANDOM, SCALAR_NAMES, trivial_scores
 from unmask.events.event_set import BACKGROUND, SIGNAL, UNKNOWN
 
 #: Stands for all signal processes together.
@@ -124,11 +124,15 @@ def evaluate(
     is_signal, weight = first.label == SIGNAL, first.weight
     notes = notes_on(aligned)
     values = {name: each.score for name, each in aligned.items()}
-    scalars = next((each.scalars for each in aligned.values() if each.scalars is not None), None)
-    if scalars is None:
+    scalars = {name: column for each in aligned.values() for name, column in (each.scalars or {}).items()}
+    missing = [name for name in SCALAR_NAMES if name not in scalars]
+    if not scalars:
         notes.append("no trivial scores beside the detectors: the scores files hold no numbers of objects, HT and MET")
         trivial = {}
     else:
+        if missing:
+            names = " and ".join(SCALAR_NAMES[name] for name in missing)
+            notes.append(f"no {names} among the trivial scores: no scores file has the column {', '.join(missing)}")
         trivial = trivial_scores(scalars, first.label == BACKGROUND, weight, first.event_key, seed=seed)
         clash = sorted(trivial.keys() & values.keys())
         if clash:
