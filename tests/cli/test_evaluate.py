@@ -41,7 +41,8 @@ def test_the_table_is_readable_and_what_must_be_known_is_said(folder: Path) -> N
         assert "±" in rows[name]
     assert "too few events" in rows["mine"]  # 1000 background events and 1e-3
     assert "mine - theirs" in rows
-    assert "note: 'trivial four (Fisher)' is not beaten; difference of AUCs: theirs" in result.stderr
+    assert "note: difference of AUCs to the best trivial score, 'trivial four (Fisher)': better: mine" in result.stderr
+    assert "; worse: theirs" in result.stderr
 
 
 def test_results_are_written_for_people_and_programs(folder: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from unmask.events.event_set import BACKGROUND, SIGNAL, UNKNOWN
 ALL_SIGNAL = "all signal"
 #: Fewer events than this do not tell how much they fluctuate.
 MIN_EVENTS = 10
-#: A note on one of several signals has the differences of so many detectors, and of the others the names.
+#: A verdict on one of several signals has the differences of so many detectors, and of the others the names.
 _MOST_DIFFERENCES = 3
 
 
@@ -159,7 +159,7 @@ def evaluate(
         for name, n in (("background", n_background), *signals.items())
         if n < MIN_EVENTS
     ]
-    notes += _beaten(comparisons, trivial)
+    notes += _verdicts(comparisons, trivial)
     return Evaluation(
         confidence=confidence,
         n_background=n_background,
@@ -238,19 +238,32 @@ def _pairs(detectors: Iterable[str], trivial: Iterable[str]) -> list[tuple[str, 
     return [*combinations(names, 2), *((name, other) for name in names for other in trivial if other != RANDOM)]
 
 
-def _beaten(comparisons: Iterable[Comparison], trivial: Container[str]) -> list[str]:
-    """Say of each detector, for each signal, by which trivial score it is beaten most, or equalled."""
-    worst: dict[tuple[str, str], Comparison] = {}
+def _verdicts(comparisons: Iterable[Comparison], trivial: Container[str]) -> list[str]:
+    """Say for each signal which detectors are better or worse than the best trivial score, and which are neither.
+
+    Of one of several signals nothing is said if all detectors are better.
+    """
+    against: dict[str, dict[str, list[Comparison]]] = {}
     for pair in comparisons:
-        key = pair.signal, pair.name
-        if pair.other in trivial and (key not in worst or pair.difference.value < worst[key].difference.value):
-            worst[key] = pair
-    unbeaten: dict[str, list[Comparison]] = {}
-    for (signal, _), pair in worst.items():
-        if pair.difference.low <= 0:
-            what = f"{pair.other!r} is not beaten" + ("" if signal == ALL_SIGNAL else f" for {signal}")
-            unbeaten.setdefault(what, []).append(pair)
-    return [f"{what}; difference of AUCs: {_listed(pairs)}" for what, pairs in unbeaten.items()]
+        if pair.other in trivial:
+            against.setdefault(pair.signal, {}).setdefault(pair.other, []).append(pair)
+    notes = []
+    for signal, by_trivial in against.items():
+        best, pairs = min(by_trivial.items(), key=lambda item: item[1][0].difference.value)
+        of_verdict: dict[str, list[Comparison]] = {"better": [], "no significant difference": [], "worse": []}
+        for pair in pairs:
+            of_verdict[_verdict(pair.difference)].append(pair)
+        if signal == ALL_SIGNAL or len(of_verdict["better"]) < len(pairs):
+            where = "" if signal == ALL_SIGNAL else f" for {signal}"
+            words = "; ".join(f"{verdict}: {_listed(found)}" for verdict, found in of_verdict.items() if found)
+            notes.append(f"difference of AUCs to the best trivial score{where}, {best!r}: {words}")
+    return notes
+
+
+def _verdict(difference: Difference) -> str:
+    if difference.low > 0:
+        return "better"
+    return "worse" if difference.high < 0 else "no significant difference"
 
 
 def _listed(pairs: list[Comparison]) -> str:
@@ -260,8 +273,7 @@ def _listed(pairs: list[Comparison]) -> str:
         f"{pair.name} {pair.difference.value:+.4f} [{pair.difference.low:+.4f}, {pair.difference.high:+.4f}]"
         for pair in pairs[:n_shown]
     ]
-    others = ", ".join(pair.name for pair in pairs[n_shown:])
-    return ", ".join(words) + (f"; and of {others}" if others else "")
+    return ", ".join([*words, *(pair.name for pair in pairs[n_shown:])])
 
 
 def _improvements(rows: list[Row], names: list[str], n_signals: int) -> dict[str, ImprovementOverSignals]:
