@@ -160,26 +160,23 @@ def _draw(scores: dict[str, ScoredEvents], folder: Path, style: Style, formats: 
 
 def _show(found: Evaluation) -> None:
     from unmask.cli.console import show_table
-    from unmask.evaluation.tables import p_value_cell, short_cell
+    from unmask.evaluation.metrics import BACKGROUND_EFFICIENCIES
+    from unmask.evaluation.tables import HEADERS, cell, p_value_cell
 
     for signal in found.selections:
         cells = []
         for row in found.rows_of(signal):
-            efficiencies = list(row.metrics.signal_efficiency.values())[:2]
-            best = row.metrics.max_significance_improvement
-            numbers = (row.metrics.auc, *efficiencies, best.improvement if best else None)
-            cells.append([row.name, *(short_cell(number, row.metrics.why_missing) for number in numbers)])
-        columns = ("score", "AUC", "eps_S(1e-2)", "eps_S(1e-3)", "max SIC")
-        show_table(
-            f"{signal} against background ({found.confidence:.0%} intervals; SIC = eps_S/√eps_B)", columns, cells
-        )
+            efficiency = row.metrics.signal_efficiency[BACKGROUND_EFFICIENCIES[0]]
+            cells.append([row.name, cell(row.metrics.auc), cell(efficiency, row.metrics.why_missing)])
+        columns = ("score", "AUC", HEADERS[1][0])
+        show_table(f"{signal} against background ({found.confidence:.0%} intervals)", columns, cells)
     detectors = {row.name for row in found.rows if row.kind == "detector"}
     pairs = [each for each in found.comparisons_of() if each.other in detectors]
     if pairs:
         show_table(
             "paired differences of AUCs",
             ("score less another", "difference", "p-value"),
-            [(f"{x.name} - {x.other}", short_cell(x.difference), p_value_cell(x.difference)) for x in pairs],
+            [(f"{x.name} - {x.other}", cell(x.difference), p_value_cell(x.difference)) for x in pairs],
         )
 
 

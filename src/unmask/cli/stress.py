@@ -34,6 +34,7 @@ def stress(
 
     from unmask.cli.console import emit_json, progress_bar, show_table
     from unmask.detectors import load_detector
+    from unmask.evaluation.tables import cell
     from unmask.events.event_set import concatenate_events
     from unmask.studies.stress import GROUPS, stress
 
@@ -49,7 +50,7 @@ def stress(
     if json:
         emit_json([asdict(result) for result in results])
         return
-    cells = [[r.kind, _cell(r.auc), *map(_cell, r.efficiency.values())] for r in results]
+    cells = [[r.kind, *map(cell, (r.auc, *r.efficiency.values()))] for r in results]
     for group in GROUPS:
         mine = [result for result in results if result.group == group]
         efficiencies = [[r.efficiency[share] for r in mine] for share in mine[0].efficiency]
@@ -59,10 +60,6 @@ def stress(
         ("kind", "AUC", "found at 1e-2", "found at 1e-3"),
         cells,
     )
-
-
-def _cell(estimate: Estimate | None) -> str:
-    return "too few events" if estimate is None else f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
 
 
 def _mean(estimates: Sequence[Estimate | None]) -> str:
