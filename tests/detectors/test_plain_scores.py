@@ -54,6 +54,17 @@ def test_all_columns_are_those_of_a_scores_file(tmp_path: Path, suffix: str) -> 
     assert theirs.scalars is not None
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_the_trivial_scores_that_are_there_are_read(tmp_path: Path, suffix: str) -> None:
+    some = {name: column for name, column in toy_scalars(LABEL).items() if name != "met_mev"}
+    scores = read_scores(write(tmp_path / f"theirs.{suffix}", score=SCORE, label=LABEL, **some))
+    write_scores(tmp_path / "ours.parquet", [scores])
+    for found in (scores, read_scores(tmp_path / "ours.parquet")):
+        assert found.scalars is not None
+        assert found.scalars.keys() == some.keys()
+        np.testing.assert_array_equal(found.scalars["n_b_jets"], some["n_b_jets"])
+
+
 def test_rows_are_counted_over_chunks(tmp_path: Path) -> None:
     path = write(tmp_path / "mine.parquet", score=SCORE, label=LABEL)
     chunks = list(stream_scores(path, chunk_events=70))

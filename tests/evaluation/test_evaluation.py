@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import time
 from dataclasses import replace
 
@@ -71,24 +72,39 @@ def test_detectors_are_compared_in_pairs_whatever_their_order() -> None:
         assert against == {(name, other) for name in ("good", "bad") for other in TRIVIAL if other != RANDOM}
 
 
+def test_detectors_are_better_or_worse_than_the_best_trivial_score_or_neither() -> None:
+    good, bad = two_signals(shift=3), two_signals(shift=0.3)
+    assert good.scalars is not None
+    fisher = trivial_scores(good.scalars, good.label == 0, good.weight, good.event_key)[FISHER]
+    equal = replace(good, score=fisher + np.random.default_rng(1).normal(0, 0.01, len(good)))
+    (together, *_) = evaluate({"bad": bad, "equal": equal, "good": good}, n_replicas=20).notes
+    better, equal_to, worse = together.removeprefix(
+        f"difference of AUCs to the best trivial score, {FISHER!r}: "
+    ).split("; ")
+    assert better.startswith("better: good +0.1")
+    assert re.fullmatch(r"no significant difference: equal [+-]0\.000. \[-0\.0..., \+0\.0...\]", equal_to)
+    assert worse.startswith("worse: bad -0.")
+
+
 def test_a_detector_that_does_not_beat_trivial_scores_is_seen_not_to() -> None:
-    assert not evaluate({"good": two_signals(shift=3)}, n_replicas=20).notes
+    (note,) = evaluate({"good": two_signals(shift=3)}, n_replicas=20).notes
+    assert "better: good +0." in note
     together, *each = evaluate({"bad": two_signals(shift=0.3)}, n_replicas=20).notes
-    assert together.startswith(f"{FISHER!r} is not beaten; difference of AUCs: bad -0.")
+    assert together.startswith(f"difference of AUCs to the best trivial score, {FISHER!r}: worse: bad -0.")
     assert len(each) == 2
 
 
 def test_a_detector_that_loses_one_signal_among_others_is_seen_to() -> None:
     scores = two_signals(shift=3)
     is_faint = scores.process_names.array() == "faint"
-    (note,) = evaluate({"mixed": replace(scores, score=scores.score - 1.7 * is_faint)}, n_replicas=20).notes
-    assert note.startswith(f"{FISHER!r} is not beaten for faint; difference of AUCs: mixed -0.")
+    _, note = evaluate({"mixed": replace(scores, score=scores.score - 2.2 * is_faint)}, n_replicas=20).notes
+    assert note.startswith(f"difference of AUCs to the best trivial score for faint, {FISHER!r}: worse: mixed -0.")
 
 
 def test_events_that_are_there_twice_are_noticed() -> None:
     scores = two_signals(shift=3)
     twice = select(scores, np.concatenate([np.arange(len(scores)), np.arange(5)]))
-    (note,) = evaluate({"good": twice}, n_replicas=20).notes
+    note, _ = evaluate({"good": twice}, n_replicas=20).notes
     assert "5 of the 3,005 events of good are there more than once" in note
     assert "too narrow" in note
 
@@ -109,7 +125,7 @@ def test_notes_on_one_of_several_signals_stay_short() -> None:
     assert len(each) == 2
     for note in each:
         assert "bad-2 -0." in note
-        assert note.endswith("]; and of bad-3, bad-4")
+        assert note.endswith("], bad-3, bad-4")
 
 
 def test_trivial_scores_by_hand() -> None:
@@ -166,6 +182,18 @@ def test_without_the_columns_it_says_that_trivial_scores_are_missing() -> None:
     assert {row.name for row in both.rows} == {"from elsewhere", "mine", *TRIVIAL}
 
 
+def test_a_missing_column_leaves_the_other_trivial_scores() -> None:
+    scores = two_signals()
+    assert scores.scalars is not None
+    less = replace(scores, scalars={name: column for name, column in scores.scalars.items() if name != "n_b_jets"})
+    found = evaluate({"one": less, "two": less}, n_replicas=20)
+    assert [row.name for row in found.rows_of()] == ["one", "two", *(n for n in TRIVIAL if n != "number of b-jets")]
+    (note,) = [note for note in found.notes if "b-jets" in note]
+    assert note == "no number of b-jets among the trivial scores: no scores file has the column n_b_jets"
+    whole = evaluate({"one": less, "two": scores}, n_replicas=20)
+    assert whole.rows == evaluate({"one": scores, "two": scores}, n_replicas=20).rows
+
+
 def test_a_process_may_be_called_all() -> None:
     scores = two_signals()
     words = np.where(scores.process_names.array() == "clear", "all", scores.process_names.array())
@@ -192,9 +220,8 @@ def test_what_must_be_known_is_noted() -> None:
     constant = replace(scores, score=np.full(len(scores), 2.5))
     assert "constant score: flat gives all events the score 2.5" in evaluate({"flat": constant}, n_replicas=20).notes
     seen = replace(scores, was_trained_on=np.arange(len(scores)) < 40)
-    assert evaluate({"cheat": seen}, n_replicas=20).notes == (
-        "cheat was trained on 40 of these 3,000 events: its numbers are too good",
-    )
+    note, _ = evaluate({"cheat": seen}, n_replicas=20).notes
+    assert note == "cheat was trained on 40 of these 3,000 events: its numbers are too good"
     few = select(scores, np.flatnonzero((scores.label == 0) | (np.arange(3000) < 8)))
     assert evaluate({"detector": few}, n_replicas=20).notes[:2] == (
         "only 2 events of clear: their intervals and p-values cannot be trusted",
@@ -265,6 +292,7 @@ def test_tables_have_the_columns_in_the_right_order() -> None:
         "## faint against background (95% intervals)",
         "## Total improvement over the signals",
         "## Paired differences, all signal (95% intervals)",
+        "## Notes",
     ]
 
 

@@ -15,7 +15,6 @@ from unmask.evaluation.metrics import (
     Metrics,
     background_efficiency_at,
     measure,
-    overlap_area,
     roc_auc,
     signal_efficiency_at,
 )
@@ -224,6 +223,6 @@ def test_what_cannot_be_measured_is_an_error() -> None:
     with pytest.raises(BadDataError, match="1 of 2 scores are NaN"):
         roc_auc(np.array([1.0, np.nan]), np.array([True, False]))
     with pytest.raises(BadDataError, match="1 of 2 weights are NaN"):
-        overlap_area(np.array([1.0, 2.0]), np.array([True, False]), np.array([np.inf, 1]))
+        measure(np.array([1.0, 2.0]), np.array([True, False]), np.array([np.inf, 1]))
     with pytest.raises(UsageError, match="do not go together"):
         roc_auc(np.arange(3.0), np.array([True, False]))

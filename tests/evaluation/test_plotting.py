@@ -42,6 +42,14 @@ def test_one_call_writes_all_formats(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in again] == [path.read_bytes() for path in paths]
 
 
+def test_panels_are_at_the_same_place_in_all_formats(tmp_path: Path) -> None:
+    made = drawing()
+    place = made.figure.axes[0].get_position().bounds
+    for name in ("one.pdf", "one.png"):
+        made.write(tmp_path / name)
+        assert made.figure.axes[0].get_position().bounds == place
+
+
 def test_nothing_is_written_if_one_format_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = drawing()
     with pytest.raises(UsageError, match=r"roc\.gif: a figure is written as png, pdf, svg"):

@@ -6,7 +6,8 @@ from scipy.stats import norm
 from sklearn.metrics import roc_curve as sklearn_roc
 
 from unmask.errors import BadDataError
-from unmask.evaluation.roc import max_sic, roc_band, roc_curve, roc_replicas, significance_improvement
+from unmask.evaluation.ranked_scores import RankedScores
+from unmask.evaluation.roc import Roc, max_sic, roc_band, roc_curve, roc_replicas, significance_improvement
 
 
 def test_curve_by_hand_with_ties_and_weights() -> None:
@@ -39,7 +40,7 @@ def test_band_of_exponential_scores_holds_the_true_curve() -> None:
     hits = []
     for seed in range(200):
         score = rng.exponential(1 + 2.0 * is_signal)
-        low, high = roc_band(score, is_signal, background_efficiency=grid, n_replicas=120, seed=seed)
+        low, high = roc_band(roc_curve(score, is_signal), background_efficiency=grid, n_replicas=120, seed=seed)
         hits.append((low <= grid ** (1 / 3)) & (grid ** (1 / 3) <= high))
     # 200 toys: one standard deviation is 0.015
     np.testing.assert_allclose(np.mean(hits, axis=0), 0.95, atol=0.045)
@@ -90,3 +91,17 @@ def test_few_background_events_support_no_improvement() -> None:
 def test_negative_weights_have_no_curve() -> None:
     with pytest.raises(BadDataError, match="negative"):
         roc_curve(np.arange(3.0), np.array([True, False, False]), np.array([1, 1, -0.5]))
+
+
+def test_scores_sorted_once_give_the_curves_of_some_of_the_events() -> None:
+    rng = np.random.default_rng(6)
+    is_signal = rng.random(500) < 0.4
+    score, weight = np.round(rng.normal(is_signal, 1), 1), rng.exponential(size=500)
+    chosen = (rng.random(500) < 0.3) & (score < 1.5)
+    some, alone = (
+        RankedScores.of(score, is_signal, weight)[chosen],
+        RankedScores.of(score[chosen], is_signal[chosen], weight[chosen]),
+    )
+    for one, other in ((Roc.of(some), Roc.of(alone)), (some.placements, alone.placements)):
+        for name, values in vars(other).items():
+            np.testing.assert_array_equal(getattr(one, name), values)

@@ -8,7 +8,8 @@ import numpy.typing as npt
 import pytest
 
 from unmask.errors import BadDataError
-from unmask.evaluation.metrics import overlap_area, roc_auc
+from unmask.evaluation.metrics import roc_auc
+from unmask.evaluation.overlap import overlap_area
 from unmask.evaluation.plotting import Drawing
 from unmask.evaluation.roc import roc_band, roc_curve, significance_improvement
 from unmask.evaluation.score_figures import (
@@ -63,7 +64,7 @@ def test_roc_shows_the_curve_its_band_and_the_area(is_discrete: bool) -> None:
     supported = np.asarray(logarithmic.lines[0].get_xydata())
     assert supported[0, 0] == roc.background_efficiency[roc.is_supported].min() >= logarithmic.get_xlim()[0] > 0
     assert np.diff(np.log(supported[:, 0])).max() < 0.06
-    low, high = roc_band(*events["mine <1>"], background_efficiency=supported[:, 0])
+    low, high = roc_band(roc, background_efficiency=supported[:, 0])
     corners = linear.collections[0].get_paths()[0].vertices
     assert np.isin(np.minimum(low, supported[:, 1]), corners[:, 1]).all()
     assert np.isin(np.maximum(high, supported[:, 1]), corners[:, 1]).all()
@@ -118,7 +119,7 @@ def test_score_histogram_shows_shares_overlap_and_threshold() -> None:
     assert legend_texts(drawing) == [
         f"background ({np.count_nonzero(~is_signal):,} events)",
         f"signal ({np.count_nonzero(is_signal):,} events)",
-        f"overlap area {overlap_area(score, is_signal, weight).value:.3f}",
+        f"overlap area {overlap_area(roc).value:.3f}",
         f"threshold {threshold:.4g} (largest TPR - FPR)",
     ]
     assert axis.get_title("left") == "mine"
@@ -129,7 +130,7 @@ def test_score_histogram_shows_shares_overlap_and_threshold() -> None:
     inside = is_signal & (score >= edges[60]) & (score < edges[61])
     assert signal.values[60] == pytest.approx(weight[inside].sum() / weight[is_signal].sum())
     assert background.values.sum() == pytest.approx(1)
-    assert overlap.values.sum() == pytest.approx(overlap_area(score, is_signal, weight).value)
+    assert overlap.values.sum() == pytest.approx(overlap_area(roc).value)
     assert axis.get_yscale() == "linear"
     assert (axis.get_xlabel(), axis.get_ylabel()) == ("anomaly score", f"share of events per {edges[1] - edges[0]:.2g}")
     # Without colours they differ too: filled, a line, hatched.

@@ -17,8 +17,11 @@ from unmask.detectors.explanations import read_explanations
 from unmask.detectors.network import NetworkDetector
 from unmask.detectors.scores import read_scores
 from unmask.errors import BadDataError, UsageError
+from unmask.evaluation import evaluation
 from unmask.evaluation.calibration import FLAGGED_TABLE, Calibration
+from unmask.evaluation.metrics import Metrics, measure_ranked
 from unmask.evaluation.plotting import Style
+from unmask.evaluation.ranked_scores import RankedScores
 from unmask.events.event_set import concatenate_events
 from unmask.studies import runner
 from unmask.studies.configurations import DEFAULT, choose_configurations, load_study
@@ -223,6 +226,22 @@ def test_a_changed_style_draws_again_and_does_no_more(out: Path, many_signals: E
     # The styles of the experiments have text as outlines, the plain one as text.
     assert all("<text" in svg for svg in before)
     assert not any("<text" in path.read_text() for path in drawn)
+
+
+def test_tables_and_report_are_of_one_evaluation(
+    out: Path, many_signals: EventFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = shutil.copytree(out, tmp_path / out.name)
+    measured: list[Metrics] = []
+
+    def measure(ranked: RankedScores, **_: float) -> Metrics:
+        measured.append(measure_ranked(ranked, n_replicas=20))
+        return measured[-1]
+
+    monkeypatch.setattr(evaluation, "measure_ranked", measure)
+    for stage in new_run(out, many_signals)[0].stages[-2:]:
+        stage.make()
+    assert len(measured) == len(json.loads((out / "results" / "metrics.json").read_text())["rows"])
 
 
 def test_what_another_version_made_is_made_again(

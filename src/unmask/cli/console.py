@@ -60,6 +60,15 @@ def progress_bar(text: str) -> Iterator[Callable[[float], None]]:
 
 
 @contextmanager
+def working(text: str) -> Iterator[Callable[[float], None]]:
+    """Show a bar as :func:`progress_bar`; off a terminal a line with what is being done."""
+    if not err.is_terminal:
+        note(f"{text} ...")
+    with progress_bar(text) as progress:
+        yield progress
+
+
+@contextmanager
 def byte_bars() -> Iterator[Callable[[str, int, int], None]]:
     """Show a bar for each file on its way; call what it gives with name, bytes here and bytes in all."""
     columns = (

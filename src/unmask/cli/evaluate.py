@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,6 +13,8 @@ from unmask.cli.reading import JsonOption
 if TYPE_CHECKING:
     from unmask.detectors.scores import Scores
     from unmask.evaluation.evaluation import Evaluation
+    from unmask.evaluation.plotting import Style
+    from unmask.evaluation.score_figures import ScoredEvents
 
 ScoresArgument = Annotated[
     list[Path],
@@ -50,9 +53,9 @@ def evaluate(
     """
     from unmask.artifacts import atomic_path
     from unmask.cli.console import emit_json, note
-    from unmask.errors import MissingExtraError, UsageError
+    from unmask.errors import UsageError
     from unmask.evaluation.plotting import FORMATS, check_format
-    from unmask.evaluation.score_figures import drawable, write_score_figures
+    from unmask.evaluation.score_figures import drawable
     from unmask.evaluation.tables import result_files
 
     names = _names(scores, name)
@@ -75,13 +78,10 @@ def evaluate(
                 path.write_text(text, encoding="utf-8")
         note(f"wrote {', '.join(texts)} -> {out}")
         drawn = drawable(read)
-        try:
-            figures = (
-                write_score_figures(out / "figures", drawn, style=style or "plain", formats=wanted) if drawn else []
-            )
-            note(f"wrote {len(figures)} files -> {out / 'figures'}" if drawn else "no figures: negative weights")
-        except MissingExtraError as error:
-            note(f"no figures: {error}")
+        if drawn:
+            _draw(drawn, out / "figures", style or "plain", wanted)
+        else:
+            note("no figures: negative weights")
     if json:
         emit_json(found.to_json())
     else:
@@ -122,43 +122,61 @@ def _names(scores: list[Path], given: list[str] | None) -> list[str]:
 
 
 def _read(scores: list[Path], names: list[str]) -> dict[str, Scores]:
+    from unmask.cli.console import working
     from unmask.detectors.scores import read_scores
 
-    return {name: read_scores(path) for name, path in zip(names, scores, strict=True)}
+    found = {}
+    with working(f"reading {len(scores)} scores file{'s' if len(scores) > 1 else ''}") as progress:
+        for name, path in zip(names, scores, strict=True):
+            found[name] = read_scores(path)
+            progress(len(found) / len(scores))
+    return found
 
 
 def _evaluate(scores: dict[str, Scores]) -> Evaluation:
-    from unmask.cli.console import note
+    from unmask.cli.console import note, working
     from unmask.evaluation.evaluation import evaluate
 
-    found = evaluate(scores)
+    n_events = len(next(iter(scores.values())))
+    with working(f"measuring scores of {n_events:,} events") as progress:
+        found = evaluate(scores, progress=progress)
     for text in found.notes:
         note(f"note: {text}")
     return found
 
 
+def _draw(scores: dict[str, ScoredEvents], folder: Path, style: Style, formats: Sequence[str]) -> None:
+    from unmask.cli.console import note, working
+    from unmask.errors import MissingExtraError
+    from unmask.evaluation.score_figures import write_score_figures
+
+    try:
+        with working("drawing figures") as progress:
+            paths = write_score_figures(folder, scores, style=style, formats=formats, progress=progress)
+        note(f"wrote {len(paths)} files -> {folder}")
+    except MissingExtraError as error:
+        note(f"no figures: {error}")
+
+
 def _show(found: Evaluation) -> None:
     from unmask.cli.console import show_table
-    from unmask.evaluation.tables import p_value_cell, short_cell
+    from unmask.evaluation.metrics import BACKGROUND_EFFICIENCIES
+    from unmask.evaluation.tables import HEADERS, cell, p_value_cell
 
     for signal in found.selections:
         cells = []
         for row in found.rows_of(signal):
-            efficiencies = list(row.metrics.signal_efficiency.values())[:2]
-            best = row.metrics.max_significance_improvement
-            numbers = (row.metrics.auc, *efficiencies, best.improvement if best else None)
-            cells.append([row.name, *(short_cell(number, row.metrics.why_missing) for number in numbers)])
-        columns = ("score", "AUC", "eps_S(1e-2)", "eps_S(1e-3)", "max SIC")
-        show_table(
-            f"{signal} against background ({found.confidence:.0%} intervals; SIC = eps_S/√eps_B)", columns, cells
-        )
+            efficiency = row.metrics.signal_efficiency[BACKGROUND_EFFICIENCIES[0]]
+            cells.append([row.name, cell(row.metrics.auc), cell(efficiency, row.metrics.why_missing)])
+        columns = ("score", "AUC", HEADERS[1][0])
+        show_table(f"{signal} against background ({found.confidence:.0%} intervals)", columns, cells)
     detectors = {row.name for row in found.rows if row.kind == "detector"}
     pairs = [each for each in found.comparisons_of() if each.other in detectors]
     if pairs:
         show_table(
             "paired differences of AUCs",
             ("score less another", "difference", "p-value"),
-            [(f"{x.name} - {x.other}", short_cell(x.difference), p_value_cell(x.difference)) for x in pairs],
+            [(f"{x.name} - {x.other}", cell(x.difference), p_value_cell(x.difference)) for x in pairs],
         )
 
 

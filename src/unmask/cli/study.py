@@ -170,10 +170,10 @@ def _duration(seconds: float, is_limit: bool) -> str:
 def _show_thresholds(current: StudyRun) -> None:
     from unmask.cli.console import show_table
     from unmask.evaluation.calibration import Calibration
-    from unmask.evaluation.tables import short_cell
+    from unmask.evaluation.tables import cell
 
     rows = []
     for configuration in current.configurations:
         found = Calibration.load(current.calibration_of(configuration))
-        rows.append((configuration.name, f"{found.threshold:.6g}", short_cell(found.achieved)))
+        rows.append((configuration.name, f"{found.threshold:.6g}", cell(found.achieved)))
     show_table("thresholds", ("method", "score", "background efficiency (validation events)"), rows)

@@ -58,7 +58,7 @@ class Scores:
     Attributes
     ----------
     token_loss : (n_events, sequence), where it was asked for.
-    scalars : trivial scores by name, each (n_events,): number of objects, HT, MET, number of b-jets.
+    scalars : trivial scores by name, each (n_events,): those known of number of objects, HT, MET, number of b-jets.
     was_trained_on : (n_events,), True for events that the detector is known to have learnt from. False is no promise:
         of very many training events a detector remembers some. None where nothing is known of its training.
     """
@@ -125,7 +125,7 @@ def write_scores(path: str | Path, parts: Iterable[Scores], *, provenance: dict[
         raise UsageError(f"no scores to write to {path}")
     types: dict[str, pa.DataType] = {}
     if first.scalars is not None:
-        types |= SCALARS
+        types |= {name: SCALARS[name] for name in first.scalars}
     if first.was_trained_on is not None:
         types[TRAINED_ON] = pa.bool_()
     if first.token_loss is not None:
@@ -187,7 +187,7 @@ def _from_arrow(batch: pa.RecordBatch) -> Scores:
     return Scores(
         score=batch["score"].to_numpy(),
         token_loss=token_loss,
-        scalars={name: batch[name].to_numpy() for name in SCALARS} if there.issuperset(SCALARS) else None,
+        scalars={name: batch[name].to_numpy() for name in SCALARS if name in there} or None,
         was_trained_on=batch[TRAINED_ON].to_numpy(zero_copy_only=False) if TRAINED_ON in there else None,
         **identity_from_arrow(batch),
     )
@@ -270,7 +270,7 @@ def _from_plain(batch: pa.RecordBatch, first_row: int, path: Path) -> Scores:
         process_names=found.get("process", Names((label % 3).astype(np.int32), tuple(LABEL_NAMES.values()))),
         label=label,
         weight=found.get("weight", np.ones(n)),
-        scalars={name: found[name] for name in SCALARS} if found.keys() >= SCALARS.keys() else None,
+        scalars={name: found[name] for name in SCALARS if name in found} or None,
     )
 
 
@@ -285,11 +285,11 @@ def read_scores(path: str | Path) -> Scores:
 def concatenate_scores(parts: Sequence[Scores]) -> Scores:
     """Put scores one after the other.
 
-    Token losses and trivial scores that some of them lack, the whole lacks. What is known of the training of some is
+    Token losses, or a trivial score, that some of them lack, the whole lacks. What is known of the training of some is
     kept: of the events of the others it is not known that they were trained on.
     """
     losses = [part.token_loss for part in parts if part.token_loss is not None]
-    scalars = [part.scalars for part in parts if part.scalars is not None]
+    scalars = [part.scalars or {} for part in parts]
     is_known = any(part.was_trained_on is not None for part in parts)
     trained_on = [np.zeros(len(part), np.bool_) if (of := part.was_trained_on) is None else of for part in parts]
     return Scores(
@@ -301,8 +301,11 @@ def concatenate_scores(parts: Sequence[Scores]) -> Scores:
         label=np.concatenate([part.label for part in parts]),
         weight=np.concatenate([part.weight for part in parts]),
         token_loss=np.concatenate(losses) if len(losses) == len(parts) else None,
-        scalars={name: np.concatenate([some[name] for some in scalars]) for name in SCALARS}
-        if len(scalars) == len(parts)
-        else None,
+        scalars={
+            name: np.concatenate([each[name] for each in scalars])
+            for name in SCALARS
+            if all(name in each for each in scalars)
+        }
+        or None,
         was_trained_on=np.concatenate(trained_on) if is_known else None,
     )

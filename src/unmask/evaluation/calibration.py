@@ -15,7 +15,8 @@ from unmask.detectors.scores import SCORES_TABLE, Scores, concatenate_scores, st
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.comparison import select
 from unmask.evaluation.intervals import Estimate, clopper_pearson
-from unmask.evaluation.roc import MIN_BACKGROUND_EVENTS, FloatArray
+from unmask.evaluation.ranked_scores import FloatArray
+from unmask.evaluation.roc import MIN_BACKGROUND_EVENTS
 from unmask.events.event_set import SIGNAL
 from unmask.events.identity import IDENTITY_TYPES, identity_to_arrow
 from unmask.tables import TableKind, TableWriter, open_table, table_files

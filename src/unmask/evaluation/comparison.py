@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
-from unmask.detectors.scores import SCALARS, Scores
+from unmask.detectors.scores import Scores
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.intervals import Estimate
-from unmask.evaluation.metrics import Placements, placements
+from unmask.evaluation.ranked_scores import Placements, RankedScores
 from unmask.events.event_set import Names
 
 _WHAT_TO_DO = "score the same files with both, or evaluate them one by one"
@@ -38,7 +38,8 @@ def auc_difference(
     >>> auc_difference(np.array([1, 2, 3, 4]), np.array([4, 2, 3, 1]), np.array([False, False, True, True])).value
     0.75
     """
-    return difference_of(placements(score, is_signal, weight), placements(other, is_signal, weight), confidence)
+    one, two = (RankedScores.of(each, is_signal, weight).placements for each in (score, other))
+    return difference_of(one, two, confidence)
 
 
 def difference_of(one: Placements, other: Placements, confidence: float) -> Difference:
@@ -49,8 +50,8 @@ def difference_of(one: Placements, other: Placements, confidence: float) -> Diff
         one.signal - other.signal, one.background - other.background, one.signal_weight, one.background_weight
     )
     value, error = paired.mean(), float(np.sqrt(paired.variance()))
-    half = float(norm.ppf((1 + confidence) / 2)) * error
-    p_value = float(2 * norm.sf(abs(value) / error)) if error else float(value == 0)
+    half = float(ndtri((1 + confidence) / 2)) * error
+    p_value = float(2 * ndtr(-abs(value) / error)) if error else float(value == 0)
     return Difference(value, value - half, value + half, p_value)
 
 
@@ -88,12 +89,11 @@ def align(scores: Scores, reference: Scores, *, name: str, reference_name: str) 
 
 
 def _n_other_content(aligned: Scores, reference: Scores) -> int:
-    """How many events have other trivial scores, where both have some."""
-    if aligned.scalars is None or reference.scalars is None:
-        return 0
+    """How many events have other trivial scores, of those that both have."""
     is_other = np.zeros(len(reference), np.bool_)
-    for name in SCALARS:
-        one, other = (np.asarray(each.scalars[name], np.float64) for each in (aligned, reference) if each.scalars)
+    columns, others = aligned.scalars or {}, reference.scalars or {}
+    for name in columns.keys() & others.keys():
+        one, other = (np.asarray(column, np.float64) for column in (columns[name], others[name]))
         is_other |= (one != other) & ~(np.isnan(one) & np.isnan(other))
     return int(np.count_nonzero(is_other))
 

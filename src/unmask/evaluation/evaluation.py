@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Literal
@@ -14,16 +14,16 @@ from unmask.artifacts import Json
 from unmask.detectors.scores import Scores
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.comparison import Difference, align, difference_of
-from unmask.evaluation.metrics import Metrics, measure, placements
-from unmask.evaluation.roc import split_classes
-from unmask.evaluation.trivial import RANDOM, trivial_scores
+from unmask.evaluation.metrics import Metrics, measure_ranked
+from unmask.evaluation.ranked_scores import RankedScores, check_scores
+from unmask.evaluation.trivial import RANDOM, SCALAR_NAMES, trivial_scores
 from unmask.events.event_set import BACKGROUND, SIGNAL, UNKNOWN
 
 #: Stands for all signal processes together.
 ALL_SIGNAL = "all signal"
 #: Fewer events than this do not tell how much they fluctuate.
 MIN_EVENTS = 10
-#: A note on one of several signals has the differences of so many detectors, and of the others the names.
+#: A verdict on one of several signals has the differences of so many detectors, and of the others the names.
 _MOST_DIFFERENCES = 3
 
 
@@ -100,11 +100,17 @@ class Evaluation:
 
 
 def evaluate(
-    scores: Mapping[str, Scores], *, confidence: float = 0.95, n_replicas: int = 400, seed: int = 0
+    scores: Mapping[str, Scores],
+    *,
+    confidence: float = 0.95,
+    n_replicas: int = 400,
+    seed: int = 0,
+    progress: Callable[[float], None] = lambda _: None,
 ) -> Evaluation:
     """Measure detectors by name, on the same labelled events, with trivial scores beside them.
 
-    Scores of the same events in another order are put in the order of the first.
+    Scores of the same events in another order are put in the order of the first. ``progress`` is called with the
+    fraction done.
 
     Raises
     ------
@@ -118,11 +124,15 @@ def evaluate(
     is_signal, weight = first.label == SIGNAL, first.weight
     notes = notes_on(aligned)
     values = {name: each.score for name, each in aligned.items()}
-    scalars = next((each.scalars for each in aligned.values() if each.scalars is not None), None)
-    if scalars is None:
+    scalars = {name: column for each in aligned.values() for name, column in (each.scalars or {}).items()}
+    missing = [name for name in SCALAR_NAMES if name not in scalars]
+    if not scalars:
         notes.append("no trivial scores beside the detectors: the scores files hold no numbers of objects, HT and MET")
         trivial = {}
     else:
+        if missing:
+            names = " and ".join(SCALAR_NAMES[name] for name in missing)
+            notes.append(f"no {names} among the trivial scores: no scores file has the column {', '.join(missing)}")
         trivial = trivial_scores(scalars, first.label == BACKGROUND, weight, first.event_key, seed=seed)
         clash = sorted(trivial.keys() & values.keys())
         if clash:
@@ -130,24 +140,17 @@ def evaluate(
     signals = {word: int(np.count_nonzero(chosen)) for word, chosen in _signal_processes(first).items()}
     rows: list[Row] = []
     comparisons: list[Comparison] = []
-    for signal, chosen in _selections(first).items():
-        for name, score in (values | trivial).items():
+    ranked = {name: RankedScores.of(score, is_signal, weight) for name, score in (values | trivial).items()}
+    selections = _selections(first)
+    for signal, chosen in selections.items():
+        some = {name: each[chosen] for name, each in ranked.items()}
+        for name, each in some.items():
             kind: Literal["detector", "trivial"] = "detector" if name in values else "trivial"
-            found = measure(
-                score[chosen],
-                is_signal[chosen],
-                weight[chosen],
-                confidence=confidence,
-                n_replicas=n_replicas,
-                seed=seed,
-            )
+            found = measure_ranked(each, confidence=confidence, n_replicas=n_replicas, seed=seed)
             rows.append(Row(name, kind, signal, found))
-        placed = {
-            name: placements(score[chosen], is_signal[chosen], weight[chosen])
-            for name, score in (values | trivial).items()
-        }
+            progress(len(rows) / (len(ranked) * len(selections)))
         comparisons += [
-            Comparison(one, other, signal, difference_of(placed[one], placed[other], confidence))
+            Comparison(one, other, signal, difference_of(some[one].placements, some[other].placements, confidence))
             for one, other in _pairs(values, trivial)
         ]
     n_background = int(np.count_nonzero(~is_signal))
@@ -156,7 +159,7 @@ def evaluate(
         for name, n in (("background", n_background), *signals.items())
         if n < MIN_EVENTS
     ]
-    notes += _beaten(comparisons, trivial)
+    notes += _verdicts(comparisons, trivial)
     return Evaluation(
         confidence=confidence,
         n_background=n_background,
@@ -182,7 +185,7 @@ def _aligned(scores: Mapping[str, Scores]) -> dict[str, Scores]:
                 path=name,
             )
         try:
-            split_classes(each.score, each.label == SIGNAL, each.weight)
+            check_scores(each.score, each.label == SIGNAL, each.weight)
         except BadDataError as error:
             raise BadDataError(str(error), path=name) from None
         except UsageError as error:
@@ -235,19 +238,32 @@ def _pairs(detectors: Iterable[str], trivial: Iterable[str]) -> list[tuple[str, 
     return [*combinations(names, 2), *((name, other) for name in names for other in trivial if other != RANDOM)]
 
 
-def _beaten(comparisons: Iterable[Comparison], trivial: Container[str]) -> list[str]:
-    """Say of each detector, for each signal, by which trivial score it is beaten most, or equalled."""
-    worst: dict[tuple[str, str], Comparison] = {}
+def _verdicts(comparisons: Iterable[Comparison], trivial: Container[str]) -> list[str]:
+    """Say for each signal which detectors are better or worse than the best trivial score, and which are neither.
+
+    Of one of several signals nothing is said if all detectors are better.
+    """
+    against: dict[str, dict[str, list[Comparison]]] = {}
     for pair in comparisons:
-        key = pair.signal, pair.name
-        if pair.other in trivial and (key not in worst or pair.difference.value < worst[key].difference.value):
-            worst[key] = pair
-    unbeaten: dict[str, list[Comparison]] = {}
-    for (signal, _), pair in worst.items():
-        if pair.difference.low <= 0:
-            what = f"{pair.other!r} is not beaten" + ("" if signal == ALL_SIGNAL else f" for {signal}")
-            unbeaten.setdefault(what, []).append(pair)
-    return [f"{what}; difference of AUCs: {_listed(pairs)}" for what, pairs in unbeaten.items()]
+        if pair.other in trivial:
+            against.setdefault(pair.signal, {}).setdefault(pair.other, []).append(pair)
+    notes = []
+    for signal, by_trivial in against.items():
+        best, pairs = min(by_trivial.items(), key=lambda item: item[1][0].difference.value)
+        of_verdict: dict[str, list[Comparison]] = {"better": [], "no significant difference": [], "worse": []}
+        for pair in pairs:
+            of_verdict[_verdict(pair.difference)].append(pair)
+        if signal == ALL_SIGNAL or len(of_verdict["better"]) < len(pairs):
+            where = "" if signal == ALL_SIGNAL else f" for {signal}"
+            words = "; ".join(f"{verdict}: {_listed(found)}" for verdict, found in of_verdict.items() if found)
+            notes.append(f"difference of AUCs to the best trivial score{where}, {best!r}: {words}")
+    return notes
+
+
+def _verdict(difference: Difference) -> str:
+    if difference.low > 0:
+        return "better"
+    return "worse" if difference.high < 0 else "no significant difference"
 
 
 def _listed(pairs: list[Comparison]) -> str:
@@ -257,8 +273,7 @@ def _listed(pairs: list[Comparison]) -> str:
         f"{pair.name} {pair.difference.value:+.4f} [{pair.difference.low:+.4f}, {pair.difference.high:+.4f}]"
         for pair in pairs[:n_shown]
     ]
-    others = ", ".join(pair.name for pair in pairs[n_shown:])
-    return ", ".join(words) + (f"; and of {others}" if others else "")
+    return ", ".join([*words, *(pair.name for pair in pairs[n_shown:])])
 
 
 def _improvements(rows: list[Row], names: list[str], n_signals: int) -> dict[str, ImprovementOverSignals]:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, logit
-from scipy.stats import beta, norm
+from scipy.special import betainccinv, betaincinv, expit, logit, ndtri
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -31,7 +30,7 @@ def logit_interval(value: float, error: float, confidence: float, n_trials: floa
     trials, none or all of which pass. For an area under a ROC curve these are pairs of a signal and a background event,
     each in one pair at most. With negative weights a value can lie outside; its interval is symmetric as it is.
     """
-    half = norm.ppf((1 + confidence) / 2) * error
+    half = ndtri((1 + confidence) / 2) * error
     if value in (0, 1):
         low, high = clopper_pearson(np.array([value * n_trials]), n_trials, confidence)
         return Estimate(value, float(low[0]), float(high[0]))
@@ -58,6 +57,6 @@ def clopper_pearson(
     """
     tail = (1 - confidence) / 2
     with np.errstate(invalid="ignore"):
-        low = np.where(n_passed > 0, beta.ppf(tail, n_passed, n - n_passed + 1), 0.0)
-        high = np.where(n_passed < n, beta.isf(tail, n_passed + 1, n - n_passed), 1.0)
+        low = np.where(n_passed > 0, betaincinv(n_passed, n - n_passed + 1, tail), 0.0)
+        high = np.where(n_passed < n, betainccinv(n_passed + 1, n - n_passed, tail), 1.0)
     return low, high

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from unmask.evaluation.intervals import Estimate, logit_interval, percentile_interval
+from unmask.evaluation.overlap import overlap_area
+from unmask.evaluation.ranked_scores import FloatArray, Placements, RankedScores, n_effective
 from unmask.evaluation.roc import (
     MIN_BACKGROUND_EVENTS,
-    FloatArray,
     Roc,
     RocReplicas,
     highest_at,
@@ -22,15 +23,12 @@ from unmask.evaluation.roc import (
     roc_curve,
     roc_replicas,
     significance_improvement,
-    split_classes,
 )
 
 #: Where the signal efficiency is measured.
 BACKGROUND_EFFICIENCIES = (1e-2, 1e-3, 1e-4)
 #: Where the background efficiency is measured.
 SIGNAL_EFFICIENCY = 1e-2
-#: Equal bins over the pooled range, in which the overlap of the score histograms is measured.
-OVERLAP_BINS = 100
 #: What stands in the place of a number.
 TOO_FEW, NEGATIVE_WEIGHTS = "too few events", "neg. weights"
 
@@ -91,13 +89,19 @@ def measure(
     seed: int = 0,
 ) -> Metrics:
     """Measure everything; with negative weights only the AUC, since efficiencies can then fall with the threshold."""
-    n_signal = int(np.count_nonzero(is_signal))
-    auc = roc_auc(score, is_signal, weight, confidence=confidence)
-    counts = (n_signal, len(is_signal) - n_signal)
-    if weight is not None and np.min(weight) < 0:
+    ranked = RankedScores.of(score, is_signal, weight)
+    return measure_ranked(ranked, confidence=confidence, n_replicas=n_replicas, seed=seed)
+
+
+def measure_ranked(ranked: RankedScores, *, confidence: float = 0.95, n_replicas: int = 400, seed: int = 0) -> Metrics:
+    """Measure everything of scores that are sorted already; see :func:`measure`."""
+    n_signal = int(np.count_nonzero(ranked.is_signal))
+    auc = _auc(ranked.placements, confidence)
+    counts = (n_signal, len(ranked.is_signal) - n_signal)
+    if np.min(ranked.weight) < 0:
         nothing: dict[float, Estimate | None] = dict.fromkeys(BACKGROUND_EFFICIENCIES)
         return Metrics(*counts, auc, nothing, None, None, None, None, None, None)
-    roc = roc_curve(score, is_signal, weight)
+    roc = Roc.of(ranked)
     replicas = roc_replicas(roc, n_replicas=n_replicas, seed=seed)
     at_background = _signal_efficiencies(roc, replicas, BACKGROUND_EFFICIENCIES, confidence)
     return Metrics(
@@ -107,7 +111,7 @@ def measure(
         background_efficiency=_background_efficiency(roc, replicas, SIGNAL_EFFICIENCY, confidence),
         background_efficiency_limit=_background_efficiency_limit(roc, replicas, SIGNAL_EFFICIENCY, confidence, seed),
         best_threshold=_best_threshold(roc, replicas, confidence),
-        overlap_area=overlap_area(score, is_signal, weight, confidence=confidence),
+        overlap_area=overlap_area(roc, confidence=confidence),
         max_significance_improvement=_max_improvement(roc, replicas, confidence),
         total_improvement=_total_improvement(at_background, replicas, confidence),
     )
@@ -127,38 +131,12 @@ def roc_auc(
     >>> roc_auc(np.array([1, 2, 2, 3]), np.array([False, False, True, True])).value
     0.875
     """
-    placed = placements(score, is_signal, weight)
+    return _auc(RankedScores.of(score, is_signal, weight).placements, confidence)
+
+
+def _auc(placed: Placements, confidence: float) -> Estimate:
     n_pairs = min(map(n_effective, (placed.signal_weight, placed.background_weight)))
     return logit_interval(placed.mean(), np.sqrt(placed.variance()), confidence, n_pairs)
-
-
-@dataclass(frozen=True, eq=False)
-class Placements:
-    """For each signal event the share of background below it, for each background event that of signal above it."""
-
-    signal: FloatArray
-    background: FloatArray
-    signal_weight: FloatArray
-    background_weight: FloatArray
-
-    def mean(self) -> float:
-        """The area under the ROC curve."""
-        return float(np.average(self.signal, weights=self.signal_weight))
-
-    def variance(self) -> float:
-        """DeLong's variance of that area."""
-        return _variance_of_mean(self.signal, self.signal_weight) + _variance_of_mean(
-            self.background, self.background_weight
-        )
-
-
-def placements(
-    score: npt.NDArray[Any], is_signal: npt.NDArray[np.bool_], weight: npt.NDArray[Any] | None = None
-) -> Placements:
-    """What the area under the curve and its variance are made of; ties count half."""
-    signal, background, w_signal, w_background = split_classes(score, is_signal, weight)
-    below = _share_below(signal, background, w_background)
-    return Placements(below, 1 - _share_below(background, signal, w_signal), w_signal, w_background)
 
 
 def signal_efficiency_at(
@@ -196,50 +174,6 @@ def background_efficiency_at(
     roc = roc_curve(score, is_signal, weight)
     replicas = roc_replicas(roc, n_replicas=n_replicas, seed=seed)
     return _background_efficiency(roc, replicas, signal_efficiency, confidence)
-
-
-def overlap_area(
-    score: npt.NDArray[Any],
-    is_signal: npt.NDArray[np.bool_],
-    weight: npt.NDArray[Any] | None = None,
-    *,
-    confidence: float = 0.95,
-) -> Estimate:
-    """Area that the normalised histograms of signal and background share, in 100 equal bins of the pooled range.
-
-    The area is the share of signal in bins where background is denser, plus that of background in all others; the
-    interval is that of these two shares. Fluctuations make the smaller of two bins smaller, so that the area comes out
-    too small where there are few events in a bin; the high end of the interval makes up for that.
-    """
-    signal, background, w_signal, w_background = split_classes(score, is_signal, weight)
-    edges = np.histogram_bin_edges(np.concatenate([signal, background]), OVERLAP_BINS)
-    (share_s, share_b), (square_s, square_b) = (
-        [
-            np.histogram(values, edges, weights=(weights / weights.sum()) ** power)[0]
-            for values, weights in ((signal, w_signal), (background, w_background))
-        ]
-        for power in (1, 2)
-    )
-    is_less = share_s < share_b
-    area = float(np.minimum(share_s, share_b).sum())
-    variance = _variance_of_share(share_s[is_less].sum(), square_s[is_less].sum(), square_s.sum())
-    variance += _variance_of_share(share_b[~is_less].sum(), square_b[~is_less].sum(), square_b.sum())
-    error, n_least = np.sqrt(variance), min(map(n_effective, (w_signal, w_background)))
-    largest = min(area + _shortfall(share_s - share_b, square_s + square_b), 1.0)
-    high = logit_interval(largest, error, confidence, n_least).high
-    return Estimate(area, logit_interval(area, error, confidence, n_least).low, high)
-
-
-def _shortfall(difference: FloatArray, variance: FloatArray) -> float:
-    """How much the smaller of two bins, summed over bins, can be expected to be too small.
-
-    Gaussian bins with the found difference would fall short by the expression below. What was found has fluctuated
-    already: for bins that are truly equal the shortfall is on average 1 / (sqrt(2) - 1) times that.
-    """
-    error = np.sqrt(variance[variance > 0])
-    size = np.abs(difference[variance > 0])
-    shortfall = error * norm.pdf(size / error) - size * norm.sf(size / error)
-    return float(shortfall.sum() / (np.sqrt(2) - 1))
 
 
 def _signal_efficiencies(
@@ -283,7 +217,7 @@ def _best_threshold(roc: Roc, replicas: RocReplicas, confidence: float) -> BestT
     at_best = int(np.argmin(np.abs(point - best)))
     # The threshold could be any whose difference is not significantly smaller than the largest.
     error = np.std(spread[:, [at_best]] - spread, axis=0)
-    is_as_good = difference[best] - difference[point] <= norm.ppf((1 + confidence) / 2) * error
+    is_as_good = difference[best] - difference[point] <= ndtri((1 + confidence) / 2) * error
     as_good = roc.threshold[[best, *point[is_as_good]]]
     low, high = _range_of_maximum(difference[point], spread - difference[point], confidence)
     value = float(difference[best])
@@ -340,28 +274,3 @@ def _total_improvement(
 
 def _supports(n_above: float) -> bool:
     return bool(n_above > MIN_BACKGROUND_EVENTS * (1 - 1e-9))  # whole numbers may come out a rounding below
-
-
-def _share_below(values: FloatArray, others: FloatArray, weights: FloatArray) -> FloatArray:
-    """Share of ``others`` below each of ``values``, ties counting half."""
-    order = np.argsort(others, kind="stable")
-    cumulated = np.concatenate([[0], np.cumsum(weights[order])])
-    below = cumulated[np.searchsorted(others[order], values, side="left")]
-    up_to = cumulated[np.searchsorted(others[order], values, side="right")]
-    return np.asarray((below + up_to) / 2 / cumulated[-1])
-
-
-def n_effective(weights: FloatArray) -> float:
-    """Number of events of equal weight that fluctuate as much."""
-    return float(weights.sum() ** 2 / (weights**2).sum())
-
-
-def _variance_of_mean(values: FloatArray, weights: FloatArray) -> float:
-    mean, n_events = np.average(values, weights=weights), n_effective(weights)
-    bessel = n_events / max(n_events - 1, 1)
-    return float(bessel * (weights**2 * (values - mean) ** 2).sum() / weights.sum() ** 2)
-
-
-def _variance_of_share(share: float, square_inside: float, square: float) -> float:
-    """Variance of a weighted share, from sums of squared weights (that add up to 1) inside and in all."""
-    return float(square_inside * (1 - share) ** 2 + (square - square_inside) * share**2)

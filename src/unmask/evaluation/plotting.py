@@ -60,7 +60,6 @@ _ALWAYS: dict[str, Any] = {
     "legend.fontsize": "medium",
     "legend.frameon": False,
     "legend.handlelength": 2.8,  # long enough to tell the line styles
-    "figure.constrained_layout.use": True,
     "svg.hashsalt": "unmask",
 }
 # Lines differ in style too, for those who see or print no colours.
@@ -135,8 +134,10 @@ def new_figure(
     from matplotlib.figure import Figure
 
     with _applied(style):
-        figure = Figure(figsize=size)  # without pyplot: no window, no global state
+        figure = Figure(figsize=size, layout="constrained")  # without pyplot: no window, no global state
         yield Drawing(figure, style), figure.subplots(n_rows, n_columns, squeeze=False, **options)
+        figure.draw_without_rendering()  # finds the layout, once for all formats
+        figure.set_layout_engine(None)
 
 
 @contextmanager

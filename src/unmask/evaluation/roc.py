@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unmask.errors import BadDataError, UsageError
-
-FloatArray = npt.NDArray[np.float64]
+from unmask.errors import BadDataError
+from unmask.evaluation.ranked_scores import FloatArray, RankedScores
 
 #: Fewer background events above a threshold than this do not support a working point.
 MIN_BACKGROUND_EVENTS = 10
@@ -35,6 +34,26 @@ class Roc:
     threshold: FloatArray
     background_variance: FloatArray
     signal_variance: FloatArray
+
+    @classmethod
+    def of(cls, ranked: RankedScores) -> Roc:
+        """Count from the highest score down; see :func:`roc_curve`."""
+        if ranked.weight.min() < 0:
+            raise BadDataError("some weights are negative: efficiencies can then fall with the threshold")
+
+        def above(which: npt.NDArray[np.intp], weights: FloatArray) -> FloatArray:
+            sums = np.cumsum(np.bincount(which, weights, len(ranked.value))[::-1])
+            return np.concatenate([[0.0], sums])
+
+        def efficiency(chosen: npt.NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+            which, weights = ranked.place[chosen], ranked.weight[chosen]
+            sums = above(which, weights)
+            return sums / sums[-1], above(which, weights**2) / sums[-1] ** 2
+
+        signal_efficiency, signal_variance = efficiency(ranked.is_signal)
+        background_efficiency, background_variance = efficiency(~ranked.is_signal)
+        threshold = np.concatenate([[np.inf], ranked.value[::-1]])
+        return cls(background_efficiency, signal_efficiency, threshold, background_variance, signal_variance)
 
     @property
     def n_background_above(self) -> FloatArray:
@@ -62,23 +81,7 @@ def roc_curve(score: npt.NDArray[Any], is_signal: npt.NDArray[np.bool_], weight:
     UsageError
         If all events are of one class.
     """
-    signal, background, w_signal, w_background = split_classes(score, is_signal, weight)
-    if min(w_signal.min(), w_background.min()) < 0:
-        raise BadDataError("some weights are negative: efficiencies can then fall with the threshold")
-    values, code = np.unique(np.concatenate([signal, background]), return_inverse=True)
-
-    def above(which: npt.NDArray[np.intp], weights: FloatArray) -> FloatArray:
-        sums = np.cumsum(np.bincount(which, weights, len(values))[::-1])
-        return np.concatenate([[0.0], sums])
-
-    def efficiency(which: npt.NDArray[np.intp], weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        sums = above(which, weights)
-        return sums / sums[-1], above(which, weights**2) / sums[-1] ** 2
-
-    signal_efficiency, signal_variance = efficiency(code[: len(signal)], w_signal)
-    background_efficiency, background_variance = efficiency(code[len(signal) :], w_background)
-    threshold = np.concatenate([[np.inf], values[::-1]])
-    return Roc(background_efficiency, signal_efficiency, threshold, background_variance, signal_variance)
+    return Roc.of(RankedScores.of(score, is_signal, weight))
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,9 +154,7 @@ def _steps(efficiency: FloatArray) -> npt.NDArray[np.intp]:
 
 
 def roc_band(
-    score: npt.NDArray[Any],
-    is_signal: npt.NDArray[np.bool_],
-    weight: npt.NDArray[Any] | None = None,
+    roc: Roc,
     *,
     background_efficiency: npt.NDArray[np.float64],
     confidence: float = 0.95,
@@ -161,7 +162,7 @@ def roc_band(
     seed: int = 0,
 ) -> tuple[FloatArray, FloatArray]:
     """Lower and upper end of the interval of the signal efficiency, at each of the given background efficiencies."""
-    replicas = roc_replicas(roc_curve(score, is_signal, weight), n_replicas=n_replicas, seed=seed)
+    replicas = roc_replicas(roc, n_replicas=n_replicas, seed=seed)
     ends = [(1 - confidence) / 2, (1 + confidence) / 2]
     low, high = np.quantile(replicas.signal_efficiency_at(background_efficiency), ends, axis=0)
     return low, high
@@ -182,24 +183,3 @@ def max_sic(roc: Roc) -> tuple[float, float] | None:
         return None
     best = int(np.nanargmax(improvement))
     return float(improvement[best]), float(roc.background_efficiency[best])
-
-
-def split_classes(
-    score: npt.NDArray[Any], is_signal: npt.NDArray[np.bool_], weight: npt.NDArray[Any] | None
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Scores of signal and background, weights of signal and background, after checking them."""
-    score = np.asarray(score, np.float64)
-    is_signal = np.asarray(is_signal, np.bool_)
-    weight = np.ones(len(score)) if weight is None else np.asarray(weight, np.float64)
-    if not len(score) == len(is_signal) == len(weight):
-        raise UsageError(f"{len(score)} scores, {len(is_signal)} labels and {len(weight)} weights do not go together")
-    for name, values in (("scores", score), ("weights", weight)):
-        n_bad = np.count_nonzero(~np.isfinite(values))
-        if n_bad:
-            raise BadDataError(f"{n_bad:,} of {len(values):,} {name} are NaN or infinite")
-    if is_signal.all() or not is_signal.any():
-        raise UsageError("signal and background events are both needed; all events are of one class")
-    for name, chosen in (("signal", is_signal), ("background", ~is_signal)):
-        if weight[chosen].sum() <= 0:
-            raise BadDataError(f"the weights of the {name} events do not add up to a positive number")
-    return score[is_signal], score[~is_signal], weight[is_signal], weight[~is_signal]

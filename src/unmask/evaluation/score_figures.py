@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from unmask.detectors.scores import Scores
 from unmask.evaluation.intervals import Estimate
-from unmask.evaluation.metrics import OVERLAP_BINS, overlap_area, roc_auc
+from unmask.evaluation.metrics import roc_auc
+from unmask.evaluation.overlap import overlap_area, score_bins
 from unmask.evaluation.plotting import (
     BACKGROUND_COLOUR,
     FORMATS,
@@ -68,7 +69,7 @@ class RocWithBand:
         # Straight lines between the few points of a discrete score are curves on a logarithmic scale.
         at = np.union1d(np.geomspace(least, 1, _N_POINTS), np.linspace(least, 1, _N_POINTS))
         signal_efficiency = highest_at(at, roc.background_efficiency, roc.signal_efficiency)
-        low, high = roc_band(score, is_signal, weight, background_efficiency=at)
+        low, high = roc_band(roc, background_efficiency=at)
         # Where no signal is left below the threshold, replicas still allow for some.
         low, high = np.minimum(low, signal_efficiency), np.maximum(high, signal_efficiency)
         return cls(roc, roc_auc(score, is_signal, weight), at, signal_efficiency, low, high)
@@ -142,12 +143,9 @@ def draw_score_histogram(
     """
     roc = roc_curve(score, is_signal, weight)
     threshold = roc.threshold[1:][np.argmax((roc.signal_efficiency - roc.background_efficiency)[1:])]
-    overlap = overlap_area(score, is_signal, weight).value
-    weight = np.ones(len(score)) if weight is None else weight
-    edges = np.histogram_bin_edges(score, OVERLAP_BINS)
-    background, signal = (
-        np.histogram(score[of], edges, weights=weight[of] / weight[of].sum())[0] for of in (~is_signal, is_signal)
-    )
+    overlap = overlap_area(roc).value
+    edges, point = score_bins(roc)
+    background, signal = (-np.diff(above[point]) for above in (roc.background_efficiency, roc.signal_efficiency))
     with new_figure(1, 1, (5.5, 4), style=style) as (drawing, axes):
         axis = axes[0, 0]
         for shares, of, colour, look in (
@@ -198,10 +196,17 @@ def write_score_figures(
     *,
     style: Style = "plain",
     formats: Sequence[str] = FORMATS,
+    progress: Callable[[float], None] = lambda _: None,
 ) -> list[Path]:
-    """Write ROC, significance improvement and score histograms of detectors, by their names, and return the paths."""
-    figures = _score_figures(scores, style)
-    return [path for name, _, drawing in figures for path in drawing.write(Path(folder) / name, formats)]
+    """Write ROC, significance improvement and score histograms of detectors, by their names, and return the paths.
+
+    ``progress`` is called with the fraction done.
+    """
+    paths = []
+    for number, (name, _, drawing) in enumerate(_score_figures(scores, style), start=1):
+        paths += drawing.write(Path(folder) / name, formats)
+        progress(number / (len(scores) + 2))
+    return paths
 
 
 def score_figures_svg(

@@ -44,19 +44,6 @@ def cell(estimate: Estimate | None, missing: str = TOO_FEW) -> str:
     return f"{value} [{low}, {high}]"
 
 
-def short_cell(estimate: Estimate | None, missing: str = TOO_FEW) -> str:
-    """The same in less space: the larger half of the interval.
-
-    >>> short_cell(Estimate(0.704, 0.677, 0.73))
-    '0.704 ± 0.027'
-    """
-    if estimate is None:
-        return missing
-    half = max(estimate.high - estimate.value, estimate.value - estimate.low)
-    digits = min(max(ceil(-log10(half)) + 1, 2), 4) if half > 0 else 4
-    return f"{estimate.value:.{digits}f} ± {half:.{digits}f}"
-
-
 def p_value_cell(difference: Difference) -> str:
     """A p-value, as small as a Gaussian tail can be trusted."""
     return f"{difference.p_value:.2g}" if difference.p_value >= 1e-16 else "< 1e-16"
@@ -99,11 +86,11 @@ def latex_table(evaluation: Evaluation) -> str:
 def latex_number(text: str) -> str:
     r"""A cell as LaTeX prints it; words stay words.
 
-    >>> print(latex_number("0.98 [0.97, 0.99]"), latex_number("0.7 ± 0.1"), latex_number("< 0.002"), latex_number("-"))
-    $0.98\;[0.97, 0.99]$ $0.7 \pm 0.1$ $< 0.002$ -
+    >>> print(latex_number("0.98 [0.97, 0.99]"), latex_number("< 0.002"), latex_number("-"))
+    $0.98\;[0.97, 0.99]$ $< 0.002$ -
     """
     is_number = text[:1].isdigit() or text.startswith("<")
-    return f"${text.replace(' [', chr(92) + ';[').replace('±', chr(92) + 'pm')}$" if is_number else text
+    return f"${text.replace(' [', chr(92) + ';[')}$" if is_number else text
 
 
 def _cells(metrics: Metrics) -> list[str]:

@@ -32,14 +32,16 @@ def trivial_scores(
     *,
     seed: int = 0,
 ) -> dict[str, FloatArray]:
-    """Scores by name: four numbers an event has, two combinations of these, and chance.
+    """Scores by name: those of four numbers an event has that are known, two combinations of these, and chance.
 
     For the combinations each number becomes a background p-value, P(this or more). Fisher's score is the sum of
     -log p, the other that of the smallest p alone. The p-values come from the background of the same events: that is
     what a search would take from its control region, and it knows nothing of the signal. Chance is that of the event
     (``event_key``, see :class:`Scores`) and the ``seed``: no order of the events, and no other event, changes it.
     """
-    scores = {name: np.asarray(scalars[column], np.float64) for column, name in SCALAR_NAMES.items()}
+    scores = {
+        name: np.asarray(scalars[column], np.float64) for column, name in SCALAR_NAMES.items() if column in scalars
+    }
     surprise = -np.log([p_values(values[is_background], values, weight[is_background]) for values in scores.values()])
     return scores | {
         FISHER: surprise.sum(axis=0),

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from unmask.artifacts import Json, provenance
 from unmask.errors import BadDataError, UsageError
-from unmask.evaluation.metrics import n_effective
+from unmask.evaluation.ranked_scores import n_effective
 from unmask.events.checks import BadEvents
 from unmask.events.event_set import BACKGROUND, LABEL_NAMES, SIGNAL, UNKNOWN, EventSet, Names, concatenate_events
 from unmask.events.fingerprints import fingerprints

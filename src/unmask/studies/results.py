@@ -8,8 +8,8 @@ from pathlib import Path
 from unmask.artifacts import atomic_path
 from unmask.detectors import load_detector
 from unmask.detectors.masked_token import MaskedTokenDetector
-from unmask.detectors.scores import Scores, read_scores
-from unmask.evaluation.evaluation import evaluate
+from unmask.detectors.scores import Scores
+from unmask.evaluation.evaluation import Evaluation
 from unmask.evaluation.plotting import FORMATS, Style, svg_element, write_drawings
 from unmask.evaluation.report import Figure, write_report
 from unmask.evaluation.score_figures import drawable, write_score_figures
@@ -30,10 +30,15 @@ MAX_DRAWN_EVENTS = 10_000
 
 
 def write_results(
-    folder: Path, study: Study, scores: Mapping[str, Scores], costs: StudyTable, *, style: Style = "plain"
+    folder: Path,
+    study: Study,
+    scores: Mapping[str, Scores],
+    found: Evaluation,
+    costs: StudyTable,
+    *,
+    style: Style = "plain",
 ) -> None:
-    """Evaluate detectors and write metrics, tables and figures to a folder."""
-    found = evaluate(scores)
+    """Write metrics, tables and figures of detectors to a folder."""
     tables = [*study_tables(found, study), *([costs] if costs.rows else [])]
     notes = [*published_notes(found, study), *found.notes]
     texts = [f"## {table.title}\n\n{table.markdown()}\n" for table in tables]
@@ -78,7 +83,7 @@ def write_study_report(
     out: Path,
     study: Study,
     scores: Sequence[Path],
-    labelled: Sequence[Path],
+    found: Evaluation | None,
     figures: Mapping[str, Path],
     *,
     title: str,
@@ -86,11 +91,10 @@ def write_study_report(
 ) -> None:
     """Write one HTML file on all detectors: the tables of the study first, then all that a report holds.
 
-    ``labelled`` are those of ``scores`` that have signal; ``figures`` are folders by the names of detectors.
+    ``found`` is of those of ``scores`` that have signal; ``figures`` are folders by the names of detectors.
     """
     notes, tables = [], []
-    if labelled:
-        found = evaluate({path.stem: read_scores(path) for path in labelled})
+    if found:
         notes = published_notes(found, study)
         trivial = frozenset(row.name for row in found.rows if row.kind == "trivial")
         # A summary without published numbers would only repeat what a report has anyway.
@@ -100,4 +104,4 @@ def write_study_report(
         for path in sorted(folder.glob("*.svg")):
             caption = f"{name}: {path.stem.replace('-', ' ')}"
             drawn.append(Figure(caption, svg_element(path.read_text(), f"study-{i}-{path.stem}", caption)))
-    write_report(scores, out, title=title, notes=notes, tables=tables, figures=drawn, style=style)
+    write_report(scores, out, title=title, notes=notes, tables=tables, figures=drawn, style=style, evaluation=found)

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from unmask.artifacts import Json, atomic_path
 from unmask.detectors.explanations import explained_path
-from unmask.detectors.scores import read_scores
+from unmask.detectors.scores import Scores, read_scores
 from unmask.errors import BadDataError, UsageError
+from unmask.evaluation.evaluation import Evaluation, evaluate
 from unmask.evaluation.plotting import Style
 from unmask.events.event_set import EventSet
 from unmask.events.readers import read_events
@@ -207,17 +208,20 @@ class StudyRun:
 
     def _report_stage(self) -> Stage:
         names = [each.name for each in self.configurations]
-        labelled = tests = [self._scores(name) for name in names]
+        tests = [self._scores(name) for name in names]
         searched = [self._scores(f"{name}-data") for name in names] if self.files.data else []
-        if not self.files.has_signal:
-            labelled = []
         scores = [*tests, *searched]
         figures = {name: self._figures(name) for name in names}
         report = self.out / "report.html"
         title = f"{self.study.name} study" if self.study.signal_processes else f"Anomaly study: {self.out.name}"
+
+        def make() -> None:
+            found = self._evaluated[1] if self.files.has_signal else None
+            write_study_report(report, self.study, scores, found, figures, title=title, style=self.style)
+
         return Stage(
             "report",
-            lambda: write_study_report(report, self.study, scores, labelled, figures, title=title, style=self.style),
+            make,
             (report,),
             (*scores, *map(explained_path, scores), *figures.values(), *map(self._model, names)),
             {"title": title, "published": {**self.study.published}, "style": self.style},
@@ -249,9 +253,15 @@ class StudyRun:
         detector.save(folder)
 
     def _make_results(self) -> None:
-        scores = {each.name: read_scores(self._scores(each.name)) for each in self.configurations}
+        scores, found = self._evaluated
         costs = cost_table({each.name: self._model(each.name) for each in self.configurations})
-        write_results(self.out / "results", self.study, scores, costs, style=self.style)
+        write_results(self.out / "results", self.study, scores, found, costs, style=self.style)
+
+    @cached_property
+    def _evaluated(self) -> tuple[dict[str, Scores], Evaluation]:
+        """Scores of the test events and what they say; measured once for tables and report."""
+        scores = {each.name: read_scores(self._scores(each.name)) for each in self.configurations}
+        return scores, evaluate(scores)
 
     @cached_property
     def _to_learn(self) -> tuple[EventSet, EventSet]:

@@ -9,7 +9,7 @@ from unmask.evaluation.evaluation import Evaluation, Row
 from unmask.evaluation.metrics import BACKGROUND_EFFICIENCIES, Metrics
 from unmask.evaluation.report import Row as ReportRow
 from unmask.evaluation.report import Table as ReportTable
-from unmask.evaluation.tables import HEADERS, background_limit, escape_latex, escape_markdown, latex_number, short_cell
+from unmask.evaluation.tables import HEADERS, background_limit, cell, escape_latex, escape_markdown, latex_number
 from unmask.evaluation.trivial import FISHER
 from unmask.studies.configurations import Study
 
@@ -49,7 +49,7 @@ class StudyTable:
 
     def for_report(self, trivial: frozenset[str] = frozenset()) -> ReportTable:
         """The table as reports show it; rows that are ``trivial`` are set apart."""
-        rows = [ReportRow(name, [(cell, "") for cell in cells], name in trivial) for name, *cells in self.rows]
+        rows = [ReportRow(name, [(text, "") for text in cells], name in trivial) for name, *cells in self.rows]
         return ReportTable(self.title, [title.replace("eps_", "ε_") for title in self.columns], rows)
 
 
@@ -105,6 +105,6 @@ def signals_table(evaluation: Evaluation) -> StudyTable:
 
 def _numbers(metrics: Metrics) -> Iterator[str]:
     """AUC, eps_S at eps_B = 1 %, eps_B at eps_S = 1 %: the columns of ``HEADERS``."""
-    yield short_cell(metrics.auc)
-    yield short_cell(metrics.signal_efficiency[BACKGROUND_EFFICIENCIES[0]], metrics.why_missing)
-    yield short_cell(metrics.background_efficiency, background_limit(metrics))
+    yield cell(metrics.auc)
+    yield cell(metrics.signal_efficiency[BACKGROUND_EFFICIENCIES[0]], metrics.why_missing)
+    yield cell(metrics.background_efficiency, background_limit(metrics))

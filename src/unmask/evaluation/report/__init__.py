@@ -10,6 +10,7 @@ from pathlib import Path
 
 from unmask.artifacts import Json, atomic_path, provenance
 from unmask.errors import UsageError, require
+from unmask.evaluation.evaluation import Evaluation
 from unmask.evaluation.plotting import Style
 from unmask.evaluation.report.browser import browser_data, event_lists
 from unmask.evaluation.report.inputs import Run, read_runs
@@ -27,11 +28,13 @@ def write_report(
     tables: Sequence[Table] = (),
     figures: Sequence[Figure] = (),
     style: Style = "plain",
+    evaluation: Evaluation | None = None,
 ) -> list[Run]:
     """Write the report on scores files, or on folders of them, to the HTML file ``out`` and return what was read.
 
     Further ``notes`` and ``tables`` stand before those that are measured, ``figures`` after them; ``style`` is that of
-    the others. Notes follow the first table, warnings precede it.
+    the others. Notes follow the first table, warnings precede it. The ``evaluation`` of the scores with signal and
+    background is made if it is not given.
 
     Raises
     ------
@@ -44,7 +47,9 @@ def write_report(
     if out.suffix not in (".html", ".htm"):
         raise UsageError(f"{out}: the file to write must end in .html")
     read = read_runs(runs)
-    page = render_report(read, title=title, notes=notes, tables=tables, figures=figures, style=style)
+    page = render_report(
+        read, title=title, notes=notes, tables=tables, figures=figures, style=style, evaluation=evaluation
+    )
     with atomic_path(out) as scratch:
         scratch.write_text(page, encoding="utf-8")
     return read
@@ -58,6 +63,7 @@ def render_report(
     tables: Sequence[Table] = (),
     figures: Sequence[Figure] = (),
     style: Style = "plain",
+    evaluation: Evaluation | None = None,
 ) -> str:
     """Give the report as the text of an HTML page; see :func:`write_report`."""
     require("jinja2", "plot")
@@ -74,7 +80,7 @@ def render_report(
     templates = files(__name__) / "templates"
     rules, script = ((templates / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     made_by = provenance()
-    measured = measure({run.name: run.scores for run in runs}, style=style)
+    measured = measure({run.name: run.scores for run in runs}, style=style, evaluation=evaluation)
     measured.notes[:0] = notes
     measured.tables[:0] = tables
     measured.figures += figures

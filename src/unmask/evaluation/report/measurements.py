@@ -77,7 +77,7 @@ class Measured:
     notes: list[str] = field(default_factory=list)
 
 
-def measure(scores: Mapping[str, Scores], *, style: Style = "plain") -> Measured:
+def measure(scores: Mapping[str, Scores], *, style: Style = "plain", evaluation: Evaluation | None = None) -> Measured:
     """Measure all runs: against their labels where there are signal and background, else by their distributions."""
     measured = Measured()
     labelled = {}
@@ -99,9 +99,9 @@ def measure(scores: Mapping[str, Scores], *, style: Style = "plain") -> Measured
     measured.warnings += [f"no metrics of {', '.join(names)}: {why}" for why, names in without.items()]
     known = notes_on({**scores, **labelled})
     measured.warnings += known
-    for evaluation in _evaluations(labelled, measured.warnings):
-        measured.notes += [note for note in evaluation.notes if note not in known]
-        measured.tables += _metrics_tables(evaluation)
+    for found in [evaluation] if evaluation else _evaluations(labelled, measured.warnings):
+        measured.notes += [note for note in found.notes if note not in known]
+        measured.tables += _metrics_tables(found)
     drawn = drawable(labelled)
     if drawn:
         measured.figures += [Figure(title, svg) for title, svg in score_figures_svg(drawn, style=style).items()]
