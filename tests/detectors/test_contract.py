@@ -28,7 +28,7 @@ from unmask.training import TrainingSettings
 
 TRAINING = TrainingSettings(max_epochs=2, batch_size=128, learning_rate=3e-3, device="cpu")
 DETECTORS: dict[str, Callable[[int], Detector]] = {
-    "contrast": lambda seed: ContrastDetector(size="tiny", training=TRAINING, seed=seed),
+    "contrast": lambda seed: ContrastDetector(size="tiny", tail_weight=0.1, training=TRAINING, seed=seed),
     "masked-token, padding predicted": lambda seed: MaskedTokenDetector(
         LookupTableTokenizer(3), hidden=16, n_heads=2, training=TRAINING, seed=seed
     ),

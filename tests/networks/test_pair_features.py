@@ -52,11 +52,10 @@ def test_two_massless_objects_by_hand() -> None:
     )
     mass_squared = energy**2 - sum(p**2 for p in momentum)
     expected = [math.log(delta_r), math.log(30 * delta_r), math.log(30 / 90), math.log(mass_squared)]
-    assert found[1, 2].tolist() == pytest.approx(expected, abs=1e-5)
-    torch.testing.assert_close(found, found.transpose(0, 1))
+    assert found[2].tolist() == pytest.approx(expected, abs=1e-5)
     # With the missing energy in the transverse plane: the transverse mass.
     transverse_mass_squared = 2 * 100 * 30 * (1 - math.cos(2.0))
-    assert found[0, 1].tolist() == pytest.approx(
+    assert found[0].tolist() == pytest.approx(
         [math.log(2.0), math.log(60.0), math.log(30 / 130), math.log(transverse_mass_squared)], abs=1e-5
     )
 
@@ -67,7 +66,7 @@ def test_numbers_and_gradients_stay_finite() -> None:
     eta = torch.tensor([[0.0, 1.0, 1.0, 10.0, -10.0]], requires_grad=True)
     phi = torch.tensor([[0.0, 0.5, 0.5, math.pi, -math.pi]], requires_grad=True)
     pairs = pair_kinematics(log_pt, eta, phi)
-    couplings = log_couplings(pairs[..., -1], torch.full((1, 5, 5), int(Force.STRONG)))
+    couplings = log_couplings(pairs[..., -1], torch.full((1, 10), int(Force.STRONG)))
     (pairs.sum() + couplings.sum()).backward()
     for tensor in (pairs, couplings, log_pt.grad, eta.grad, phi.grad):
         assert tensor is not None

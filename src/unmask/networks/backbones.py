@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from unmask.errors import UsageError, nearest
-from unmask.networks.pair_features import N_KINEMATIC, log_couplings, pair_kinematics, wrapped
+from unmask.networks.pair_features import N_KINEMATIC, log_couplings, pair_index, pair_kinematics, wrapped
 from unmask.networks.particle_transformer import ParticleTransformer, masked_sum_of_rows
 from unmask.networks.transformer import TransformerLayer
 
@@ -25,7 +25,7 @@ LOG_ENERGY, LOG_PT, ETA, PHI = range(N_KINEMATICS)
 # Pair features are scaled to unit width on this many events at most.
 _EVENTS_FOR_PAIR_SCALE = 4096
 #: On a CPU so many events go through a network at a time, without the padding that all of them have.
-_EVENTS_OF_A_LENGTH = 256
+_EVENTS_OF_A_LENGTH = 512
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,8 @@ class SetNetwork(EventNetwork):
             # From all parts of the file, which may be sorted by process.
             step = -(-len(types) // _EVENTS_FOR_PAIR_SCALE)
             some, their_types = kinematics[::step], types[::step]
-            pairs = self._pair_features(some, their_types)[_is_pair(their_types != 0)]
+            one, other = pair_index(types.shape[1], types.device)
+            pairs = self._pair_features(some, their_types)[(their_types[:, one] != 0) & (their_types[:, other] != 0)]
             std, mean = torch.std_mean(pairs.double(), 0, correction=0)
             self.pair_mean.copy_(mean)
             self.pair_std.copy_(_nonzero(std))
@@ -190,6 +191,7 @@ class SetNetwork(EventNetwork):
         is_real = types != 0
         n = types.shape[1]
         kinematics = inputs[..., :N_KINEMATICS] * self.std[:n] + self.mean[:n]
+        kinematics = kinematics.masked_fill(~is_real[..., None], 0)
         phi = kinematics[..., PHI] - kinematics[:, :1, PHI]  # from the direction of the missing energy
         angles = torch.stack([phi.cos(), phi.sin()], -1)
         features = torch.cat([inputs[..., :PHI], angles, inputs[..., N_KINEMATICS:]], -1)
@@ -199,16 +201,15 @@ class SetNetwork(EventNetwork):
         return out
 
     def _pairs(self, kinematics: Tensor, types: Tensor) -> Tensor:
-        """Standardised pair features; 0 for padding and for an object with itself."""
-        scaled = (self._pair_features(kinematics, types) - self.pair_mean) / self.pair_std
-        return scaled.masked_fill(~_is_pair(types != 0)[..., None], 0)
+        """Standardised pair features (batch, n_pairs, n_pair_features); those of padding do not matter."""
+        return (self._pair_features(kinematics, types) - self.pair_mean) / self.pair_std
 
     def _pair_features(self, kinematics: Tensor, types: Tensor) -> Tensor:
         features = pair_kinematics(kinematics[..., LOG_PT], kinematics[..., ETA], kinematics[..., PHI])
         if not self.has_couplings:
             return features
-        known = types.long()
-        force = self.forces[known[:, :, None], known[:, None]]
+        i, j = pair_index(types.shape[1], types.device)
+        force = self.forces[types[:, i].long(), types[:, j].long()]
         return torch.cat([features, log_couplings(features[..., -1], force)[..., None]], -1)
 
 
@@ -328,12 +329,6 @@ def _columns(kinematics: Tensor, types: Tensor) -> Tensor:
     columns = torch.cat([types[:, 1:, None].to(phi.dtype), momenta, objects[..., ETA, None], phi[..., None]], -1)
     columns = columns.masked_fill((types[:, 1:] == 0)[..., None], 0)
     return torch.cat([met[:, LOG_PT, None].exp() / 1e3, met[:, PHI, None], columns.flatten(1)], 1)
-
-
-def _is_pair(is_real: Tensor) -> Tensor:
-    """(batch, n, n): both are real and they are not the same."""
-    themselves = torch.eye(is_real.shape[1], dtype=torch.bool, device=is_real.device)
-    return is_real[:, :, None] & is_real[:, None] & ~themselves
 
 
 def _nonzero(std: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import math
 from enum import IntEnum
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 #: ln dR, ln kT, ln z, ln m^2; and with couplings ln alpha.
@@ -65,8 +66,14 @@ def _log_of_scale(scale_gev: Tensor) -> Tensor:
     return 2 * (scale_gev.clamp(_MIN_SCALE_GEV, _MAX_SCALE_GEV) / Z_MASS_GEV).log()
 
 
+def pair_index(n: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Positions i < j of the pairs of ``n`` objects, (n_pairs,) each."""
+    one, other = torch.triu_indices(n, n, 1, device=device).unbind()
+    return one, other
+
+
 def pair_kinematics(log_pt_mev: Tensor, eta: Tensor, phi: Tensor) -> Tensor:
-    """ln dR, ln(kT / GeV), ln z and ln(m^2 / GeV^2) of all pairs, (batch, n, n, 4), of objects (batch, n).
+    """ln dR, ln(kT / GeV), ln z and ln(m^2 / GeV^2) of all pairs, (batch, n_pairs, 4), of objects (batch, n).
 
     kT is the smaller pT times dR, z the smaller pT over the sum, and m the mass of the pair with both objects massless,
     which single precision gives without cancellation: m^2 = 4 pT pT' (sinh^2(deta / 2) + sin^2(dphi / 2)).
@@ -75,27 +82,25 @@ def pair_kinematics(log_pt_mev: Tensor, eta: Tensor, phi: Tensor) -> Tensor:
 
     >>> back_to_back = torch.tensor([[0.0, 0.0, math.pi]])  # the missing energy, and two objects of 50 GeV
     >>> pairs = pair_kinematics(torch.full((1, 3), math.log(50e3)), torch.zeros(1, 3), back_to_back)
-    >>> (pairs[0, 1, 2] / torch.tensor([1, 1, 1, 2])).exp().double().round(decimals=2).tolist()  # dR, kT, z, m
+    >>> (pairs[0, 2] / torch.tensor([1, 1, 1, 2])).exp().double().round(decimals=2).tolist()  # dR, kT, z, m
     [3.14, 157.08, 0.5, 100.0]
     """
-    has_eta = (torch.arange(eta.shape[1], device=eta.device) > 0).to(eta.dtype)
-    delta_eta = (eta[:, :, None] - eta[:, None]) * has_eta[:, None] * has_eta
-    delta_eta = delta_eta.clamp(-_MAX_DELTA_ETA, _MAX_DELTA_ETA)
-    delta_phi = wrapped(phi[:, :, None] - phi[:, None])
+    i, j = pair_index(eta.shape[1], eta.device)
+    delta_eta = (eta[:, i] - eta[:, j]).clamp(-_MAX_DELTA_ETA, _MAX_DELTA_ETA) * (i > 0)
+    delta_phi = wrapped(phi[:, i] - phi[:, j])
     log_pt = log_pt_mev - _LN_GEV_IN_MEV
-    one, other = log_pt[:, :, None].expand_as(delta_eta), log_pt[:, None].expand_as(delta_eta)
+    one, other = log_pt[:, i], log_pt[:, j]
     smaller = torch.minimum(one, other)
     # The clamp stands before the logarithm (and there is no square root), so that gradients at 0 are 0.
     log_delta_r = (delta_eta.square() + delta_phi.square()).clamp_min(_MIN_DELTA_R_SQUARED).log() / 2
     opening = (delta_eta / 2).sinh().square() + (delta_phi / 2).sin().square()
     log_mass_squared = math.log(4) + one + other + opening.clamp_min(_MIN_DELTA_R_SQUARED / 4).log()
-    return torch.stack(
-        [log_delta_r, smaller + log_delta_r, smaller - torch.logaddexp(one, other), log_mass_squared], -1
-    )
+    log_z = -F.softplus((one - other).abs())
+    return torch.stack([log_delta_r, smaller + log_delta_r, log_z, log_mass_squared], -1)
 
 
 def log_couplings(log_mass_squared: Tensor, force: Tensor) -> Tensor:
-    """ln alpha (batch, n, n) of the :class:`Force` of each pair at the scale of its mass; ln 0.001 for none."""
+    """ln alpha (batch, n_pairs) of the :class:`Force` of each pair at the scale of its mass; ln 0.001 for none."""
     scale_gev = (log_mass_squared.clamp(max=2 * math.log(_MAX_SCALE_GEV)) / 2).exp()
     none = torch.full_like(scale_gev, NO_COUPLING)
     alpha = torch.where(force == Force.STRONG, alpha_strong(scale_gev), none)
