@@ -91,8 +91,8 @@ def quantize(processes: Processes) -> dict[str, torch.Tensor]:
     loss = result.codebook_term + 0.1 * result.usage_divergence
     part = len(result.codes) / 9
     (part * loss).backward()
-    processes.add_up(loss.detach(), quantizer.parameters())
     assert quantizer.codebook.grad is not None
+    processes.add_up(loss.detach(), quantizer.codebook.grad.view(-1))
     return {
         "codebook": quantizer.codebook.detach(),
         "usage": quantizer.usage,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import sha256
@@ -44,16 +43,13 @@ class Processes:
         n = len(batch)
         return batch[n * self.rank // self.size : n * (self.rank + 1) // self.size]
 
-    def add_up(self, loss: Tensor, parameters: Iterable[nn.Parameter]) -> Tensor:
+    def add_up(self, loss: Tensor, gradient: Tensor) -> Tensor:
         """Add up the gradients of all processes in place, and return the sum of ``loss``; one message in all."""
         if self.size == 1:
             return loss
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        message = torch.cat([loss.reshape(1), *(gradient.flatten() for gradient in gradients)])
+        message = torch.cat([loss.reshape(1), gradient])
         dist.all_reduce(message)
-        parts = torch.split(message[1:], [gradient.numel() for gradient in gradients])
-        for gradient, part in zip(gradients, parts, strict=True):
-            gradient.copy_(part.view_as(gradient))
+        gradient.copy_(message[1:])
         return message[0]
 
     def copy_first(self, network: nn.Module) -> None:

@@ -30,6 +30,7 @@ from unmask.training.checkpoints import read_checkpoint, write_checkpoint
 from unmask.training.devices import Precision, pick_device, set_determinism
 from unmask.training.distributed import Processes, join_processes
 from unmask.training.early_stopping import EarlyStopping
+from unmask.training.flat_parameters import FlatParameters
 from unmask.training.schedules import WARMUP_SHARE, Plateau, warmup_cosine
 
 LOG = "log.jsonl"
@@ -225,7 +226,8 @@ class _Run:
         self.history: list[EpochRecord] = []
         self.best = _copy(task.network)
         self.stopped_because: str | None = None
-        self.optimizer = _optimizer(task.network, settings, device)
+        self.parameters = FlatParameters(task.network)
+        self.optimizer = _optimizer(self.parameters.vector, settings, device)
         self.step: Callable[[Tensor], None] = self._plain_step
         self.n_plain_steps = 0
         self.loss_sum = torch.zeros((), device=device)
@@ -292,16 +294,16 @@ class _Run:
         self._optimise(index)
 
     def _optimise(self, index: Tensor) -> None:
-        self.optimizer.zero_grad(set_to_none=True)
+        self.parameters.forget_gradients()
         part = self.processes.part(index)
         with self._autocast():
             loss = self.task.training_loss(part)
         if len(part) < len(index):
             loss = loss * (len(part) / len(index))  # the sum over the processes is the mean over the batch
         loss.backward()  # type: ignore[no-untyped-call]
-        batch_loss = self.processes.add_up(loss.detach(), self.task.network.parameters())
+        batch_loss = self.processes.add_up(loss.detach(), self.parameters.gather())
         if self.settings.gradient_clip is not None:
-            nn.utils.clip_grad_norm_(self.task.network.parameters(), self.settings.gradient_clip)
+            nn.utils.clip_grad_norm_(self.parameters.vector, self.settings.gradient_clip)
         self.optimizer.step()
         self.loss_sum += batch_loss
 
@@ -384,14 +386,13 @@ class _Run:
         return True
 
 
-def _optimizer(network: nn.Module, settings: TrainingSettings, device: torch.device) -> torch.optim.Optimizer:
+def _optimizer(parameters: Tensor, settings: TrainingSettings, device: torch.device) -> torch.optim.Optimizer:
     is_cuda = device.type == "cuda"
     # In a CUDA graph the rate must be a tensor, or the captured value would be replayed for ever.
     rate: Any = torch.tensor(settings.learning_rate, device=device) if is_cuda else settings.learning_rate
-    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
     if settings.optimizer == "radam":
-        return torch.optim.RAdam(parameters, lr=rate, capturable=is_cuda, foreach=True)
-    return torch.optim.Adam(parameters, lr=rate, capturable=is_cuda, fused=True)
+        return torch.optim.RAdam([parameters], lr=rate, capturable=is_cuda, foreach=True)
+    return torch.optim.Adam([parameters], lr=rate, capturable=is_cuda, fused=True)
 
 
 def _copy(network: nn.Module) -> dict[str, Tensor]:
