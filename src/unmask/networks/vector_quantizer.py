@@ -44,10 +44,13 @@ class VectorQuantizer(nn.Module):
 
     def nearest(self, latents: Tensor) -> Tensor:
         """Index of the entry nearest to each of ``latents`` (..., latent)."""
-        # |z - c|^2 without |z|^2, which does not change the order: one matrix product.
+        return self._distances(latents).argmin(-1)
+
+    def _distances(self, latents: Tensor) -> Tensor:
+        """|z - c|^2 (..., K) without |z|^2, which does not change the order: one matrix product."""
         flat = latents.flatten(0, -2)
-        scores = torch.addmm(self.codebook.square().sum(1), flat, self.codebook.T, alpha=-2)
-        return scores.argmin(1).view(latents.shape[:-1])
+        distances = torch.addmm(self.codebook.square().sum(1), flat, self.codebook.T, alpha=-2)
+        return distances.view(*latents.shape[:-1], self.n_codes)
 
     def forward(self, latents: Tensor, is_real: Tensor) -> Quantized:
         """Quantise ``latents`` (batch, sequence, latent); only positions that are real (batch, sequence) count."""
@@ -56,9 +59,7 @@ class VectorQuantizer(nn.Module):
             latents = latents.float()
             if self.training:
                 self._revive(latents.detach(), is_real)
-            distances = (
-                latents.square().sum(-1, keepdim=True) - 2 * latents @ self.codebook.T + self.codebook.square().sum(1)
-            )  # (batch, sequence, K)
+            distances = self._distances(latents)
             codes = distances.detach().argmin(-1)
             if self.training:
                 self._count(codes, is_real)
@@ -71,19 +72,19 @@ class VectorQuantizer(nn.Module):
                 # its codebook.
                 codebook_term=masked_mean((entries - latents.detach()).square().sum(-1), is_real, self.training),
                 commitment_term=masked_mean((entries.detach() - latents).square().sum(-1), is_real, self.training),
-                usage_divergence=self._usage_divergence(distances, is_real),
+                usage_divergence=self._usage_divergence(latents.detach(), distances, is_real),
             )
 
-    def _usage_divergence(self, distances: Tensor, is_real: Tensor) -> Tensor:
+    def _usage_divergence(self, latents: Tensor, distances: Tensor, is_real: Tensor) -> Tensor:
         """KL divergence of the batch's soft code usage from even usage.
 
         A vector belongs to each code with a weight that falls exponentially with the squared distance, on the scale of
         the squared distance to the nearest code: as soft as the codebook is coarse, whatever the size of the vectors.
         """
-        nearest = distances.detach().amin(-1)
+        nearest = latents.square().sum(-1) + distances.detach().amin(-1)
         temperature = masked_mean(nearest, is_real, self.training).clamp_min(1e-6)
-        soft = torch.softmax(-distances / temperature, -1)
-        usage, n_real = (soft * is_real.unsqueeze(-1)).sum((0, 1)), is_real.sum()
+        soft = torch.softmax(distances * (-1 / temperature), -1)
+        usage, n_real = is_real.flatten().to(soft.dtype) @ soft.flatten(0, 1), is_real.sum()
         if self.training:
             usage, n_real = sum_over_processes(usage), sum_over_processes(n_real)
         usage = usage / n_real
