@@ -14,12 +14,12 @@ import torch
 from unmask.artifacts import Json
 from unmask.detectors.alterations import Alterations, AlteredCopies
 from unmask.detectors.copies import CopiesTask, in_order
-from unmask.detectors.event_network import EventNetworkDetector
+from unmask.detectors.event_network import EventNetworkDetector, as_numbers
 from unmask.detectors.explanations import Explanation, Term
 from unmask.detectors.inputs import event_tensors
 from unmask.detectors.momenta import pushed, transverse
 from unmask.detectors.observable_tail import ObservableTail
-from unmask.detectors.p_values import Array, BackgroundTail
+from unmask.detectors.p_values import BackgroundTail
 from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
 from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI, BackboneName, EventNetwork, SizeName
@@ -76,15 +76,17 @@ class ContrastDetector(EventNetworkDetector):
         self.observables_ = ObservableTail.of(train, validation)
         super()._fit(train, validation, run_folder, reporter)
         self.network_weight_ = len(train) / (len(train) + _EVENTS_FOR_HALF)
-        self.logits_ = BackgroundTail.of(self._logits(validation, self.training.device))
+        self.logits_ = BackgroundTail.of(as_numbers(self._outputs(validation, self.training.device)))
 
     def _new_task(self, network: EventNetwork, train: EventSet, validation: EventSet) -> Task:
         return CopiesTask(network, train, validation, self, partial(AlteredCopies, self.alterations))
 
     def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:
         self._check_fitted()
-        of_network = self.logits_.minus_log_p_of(self._logits(events, device))
-        return self.network_weight_ * of_network + self.tail_weight * self.observables_.minus_log_p(events)
+        logits = self._outputs(events, device)
+        of_observables = self.observables_.minus_log_p(events)  # on the CPU, while a GPU is at work on the logits
+        of_network = self.logits_.minus_log_p_of(as_numbers(logits))
+        return self.network_weight_ * of_network + self.tail_weight * of_observables
 
     def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:
         """By how much the score falls without each object, whose momentum the rest takes over, and both terms."""
@@ -92,16 +94,13 @@ class ContrastDetector(EventNetworkDetector):
         which, without = _without_each_object(events)
         fall = scores[which] - self.score_events(without, device=device)
         parts = np.split(fall, np.cumsum(events.n_objects)[:-1]) if len(events) else []
-        minus_log_p = self.logits_.minus_log_p_of(self._logits(events, device))
+        minus_log_p = self.logits_.minus_log_p_of(as_numbers(self._outputs(events, device)))
         return [
             Explanation(
                 part.tolist(), terms=[Term("objects, together", self.logits_.in_words(p), None, p), *observables]
             )
             for part, p, observables in zip(parts, minus_log_p.tolist(), self.observables_.terms(events), strict=True)
         ]
-
-    def _logits(self, events: EventSet, device: str) -> Array:
-        return self._scores_of(event_tensors(events), device)
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         network = {f"network.{name}": array for name, array in super()._arrays().items()}

@@ -17,10 +17,10 @@ from unmask.detectors.network import NetworkDetector
 from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import fingerprint_of
 from unmask.networks.backbones import BackboneName, EventNetwork, SizeName, make_event_network
-from unmask.training import Task, TrainingSettings
+from unmask.training import Task, TrainingSettings, pick_device
 
-#: Events that pass through a network at a time: pair features are 19 x 19 rows for each.
-BATCH_EVENTS = 2048
+#: Events that pass through a network at a time: pair features are 171 rows for each.
+BATCH_EVENTS = 1 << 14
 
 
 class EventNetworkDetector(NetworkDetector[EventNetwork]):
@@ -51,13 +51,14 @@ class EventNetworkDetector(NetworkDetector[EventNetwork]):
 
     def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:
         self._check_fitted()
-        return self._scores_of(event_tensors(events), device)
+        return as_numbers(self._outputs(events, device))
 
-    def _scores_of(self, events: EventTensors, device: str) -> npt.NDArray[np.float64]:
-        if not len(events.types):
-            return np.zeros(0)
-        arrays = (events.kinematics.numpy(), events.types.numpy())
-        return self._in_batches(arrays, self._scores, device, BATCH_EVENTS).astype(np.float64)
+    def _outputs(self, events: EventSet, device: str) -> Tensor:
+        """Scores (n_events,) of the network, on its device, which may still be at work on them."""
+        where = pick_device(device)
+        network = self.network_.to(where)
+        parts = [self._scores(network, *event_tensors(part).to(where)) for part in events.chunks(BATCH_EVENTS)]
+        return torch.cat([torch.zeros(0, device=where), *parts])
 
     @staticmethod
     @torch.inference_mode()
@@ -65,6 +66,11 @@ class EventNetworkDetector(NetworkDetector[EventNetwork]):
         """Scores (batch,): here the one number that the network gives."""
         scores: Tensor = network(kinematics, types)[:, 0]
         return scores
+
+
+def as_numbers(scores: Tensor) -> npt.NDArray[np.float64]:
+    """Scores in memory; waits for the device."""
+    return scores.cpu().double().numpy()
 
 
 class EventTask(Task):

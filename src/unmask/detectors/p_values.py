@@ -14,6 +14,8 @@ How = Literal["average", "and", "or", "product"]
 
 #: The share of background whose scores say how the tail falls off beyond the largest of them.
 TAIL_SHARE = 0.05
+#: Relative steps of the p-value that are kept: 5,000 of 10^5 background events, all of the last thousand among them.
+_PRECISION = 1e-3
 
 
 def p_values(background: npt.NDArray[Any], score: npt.NDArray[Any], weight: Array | None = None) -> Array:
@@ -35,8 +37,8 @@ def p_values(background: npt.NDArray[Any], score: npt.NDArray[Any], weight: Arra
 class BackgroundTail:
     """Minus the logarithm of the p-value of a score: 0 for an ordinary event, and never the same for two odd ones.
 
-    At the scores of the background events it is that of :func:`p_values`. In between it is interpolated, which is
-    never less than the share of background above, so that events between two background events are not tied. Beyond
+    At the scores of the background events it is that of :func:`p_values`, where there are many of them to 0.1 %. In
+    between it is interpolated, so that events between two background events are not tied. Beyond
     the largest score, where there is no background to count, it goes on along an exponential tail with the mean
     excess of the last 5 % of background: an extrapolation that orders events, not a measured probability.
 
@@ -58,10 +60,12 @@ class BackgroundTail:
     def of(cls, background: npt.NDArray[Any]) -> Self:
         """Learn from the scores of background events, of which there is at least one."""
         value = np.unique(background).astype(np.float64)
+        minus_log_p = -np.log(p_values(background, value))
+        is_kept = np.diff(np.floor(minus_log_p / _PRECISION), prepend=-1) > 0
         start = np.quantile(background, 1 - TAIL_SHARE)
         excess = background[background > start] - start
         # If so many are equal that none is left above, any score beyond them all is new: one unit is as good as any.
-        return cls(value, -np.log(p_values(background, value)), float(excess.mean()) if len(excess) else 1.0)
+        return cls(value[is_kept], minus_log_p[is_kept], float(excess.mean()) if len(excess) else 1.0)
 
     def minus_log_p_of(self, score: npt.NDArray[Any]) -> Array:
         """Minus the natural logarithm of the p-value (n_events,)."""
