@@ -42,23 +42,23 @@ def main() -> None:
     torch.set_num_threads(1)
     # Of a default that is made of two detectors the training of one, by far the longer, is timed.
     trained = "default-replaced" if "default-replaced" in preset_names() else "default"
-    n_train, n_scored = (100_000, 500_000) if IS_CUDA else (2_000, 2_000)
+    n_train, n_scored = (60_000, 300_000) if IS_CUDA else (2_000, 2_000)
     figures = {}
     for study in ("gluino", "four-top"):
         sample = load_sample(study)
         background = sample[sample.label == 0]
         train, scored = (background[np.resize(np.arange(len(background)), n)] for n in (n_train, n_scored))
         times, validation = EpochTimes(), background[-500:]
-        _detector(trained, 4).fit(train, validation, reporter=times)
+        _detector(trained, 3).fit(train, validation, reporter=times)
         figures[f"{study}, default: training events/s"] = n_train / times.shortest()
         detector = _detector("default", 1).fit(background[:1000], validation)
         with tempfile.TemporaryDirectory() as folder:
             detector.save(Path(folder) / "model")
             detector = load_detector(Path(folder) / "model")
-        figures[f"{study}, default: scored events/s"] = n_scored / min(_seconds(detector, scored) for _ in range(3))
+        figures[f"{study}, default: scored events/s"] = n_scored / min(_seconds(detector, scored) for _ in range(2))
     times = EpochTimes()
     name = next(name for name in ("four-top-vq-512", "vq-512") if name in preset_names())
-    changes = _changes(4)
+    changes = _changes(3)
     load_preset(name).new_tokenizer(changes).fit(train, validation, reporter=times)
     figures["four-top, VQ-VAE with 512 codes: training events/s"] = n_train / times.shortest()
     json.dump(figures, sys.stdout)

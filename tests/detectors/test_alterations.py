@@ -8,6 +8,7 @@ import torch
 from tests.detectors.odd_events import added
 from unmask import load_sample
 from unmask.detectors.alterations import Alterations, AlteredCopies
+from unmask.detectors.copies import Copies
 from unmask.detectors.decays import drawn_decays
 from unmask.detectors.inputs import EVENT_TYPE, EventTensors, event_tensors
 from unmask.detectors.momenta import log_mass_factor, pushed, transverse, visible
@@ -206,3 +207,8 @@ def test_full_events_stay_full_and_none_is_none(copier: AlteredCopies, events: E
     assert (full.types != 0).sum(1).float().mean() > 17
     assert torch.isfinite(copier(full).kinematics).all()
     assert len(copier(events.at(slice(0, 0))).types) == 0
+
+
+def test_copies_lie_where_their_events_lie() -> None:
+    events = EventTensors(torch.zeros(2, 19, 4, device="meta"), torch.zeros(2, 19, dtype=torch.uint8, device="meta"))
+    assert {tensor.device.type for tensor in Copies.empty_like(events)} == {"meta"}

@@ -94,7 +94,8 @@ class Copies(NamedTuple):
 
     @classmethod
     def empty_like(cls, events: EventTensors) -> Copies:
-        return cls(torch.zeros_like(events.kinematics), torch.zeros_like(events.types), torch.zeros(len(events.types)))
+        weight = torch.zeros(len(events.types), device=events.types.device)
+        return cls(torch.zeros_like(events.kinematics), torch.zeros_like(events.types), weight)
 
     def to(self, device: torch.device) -> Copies:
         return Copies(*(tensor.to(device) for tensor in self))
