@@ -12,12 +12,18 @@ from unmask.events.event_set import OBJECT_COLUMNS, EventSet
 
 #: Training events that a detector remembers; a megabyte.
 MAX_REMEMBERED = 1 << 17
+_EVENTS_IN_CACHE = 1 << 10
 
 _WEIGHTS = np.random.default_rng(7).integers(0, 1 << 63, 2 + 18 * 5, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
 
 
 def fingerprints(events: EventSet) -> npt.NDArray[np.uint64]:
     """A number (n_events,) for the content of each event: MET and objects, not its name, label or weight."""
+    parts = [_mixed(part) for part in events.chunks(_EVENTS_IN_CACHE)]
+    return np.concatenate([np.zeros(0, np.uint64), *parts])
+
+
+def _mixed(events: EventSet) -> npt.NDArray[np.uint64]:
     columns = [events.met_mev[:, None], events.met_phi[:, None]]
     columns += [np.where(events.is_object, column, 0) for column in (events.pt_mev, events.eta, events.phi)]
     columns += [np.where(events.is_object, events.energy_mev, 0), np.where(events.is_object, events.tag, 0)]
@@ -46,7 +52,7 @@ class SeenEvents:
     60
     """
 
-    fingerprint: npt.NDArray[np.uint64]
+    fingerprint: npt.NDArray[np.uint64]  # rising
 
     @classmethod
     def of(cls, events: EventSet) -> SeenEvents:
@@ -55,4 +61,6 @@ class SeenEvents:
 
     def contains(self, events: EventSet) -> npt.NDArray[np.bool_]:
         """Which events (n_events,) are known to be among them."""
-        return np.isin(fingerprints(events), self.fingerprint)
+        wanted = fingerprints(events)
+        found = np.minimum(np.searchsorted(self.fingerprint, wanted), len(self.fingerprint) - 1)
+        return np.asarray(self.fingerprint[found] == wanted) if len(self.fingerprint) else np.zeros(len(events), bool)
