@@ -18,7 +18,9 @@ from unmask.detectors.contrast import ContrastDetector
 from unmask.errors import ArtifactError, UsageError
 from unmask.evaluation.metrics import roc_auc
 from unmask.events.event_set import EventSet
+from unmask.events.readers.parquet import EventsWriter
 from unmask.studies.presets import load_preset
+from unmask.studies.results import write_configuration_figures
 from unmask.training import TrainingSettings
 
 FloatArray = npt.NDArray[np.float32]
@@ -147,6 +149,22 @@ def test_with_few_events_the_network_counts_less(detector: ContrastDetector, par
     few = ContrastDetector(size="tiny", training=training).fit(parts[0][:500], parts[1][:100])
     assert few.network_weight_ == pytest.approx(500 / 5500)
     assert detector.network_weight_ == pytest.approx(4000 / 9000)
+
+
+def test_altered_copies_are_drawn_beside_background(
+    detector: ContrastDetector, parts: tuple[EventSet, ...], tmp_path: Path
+) -> None:
+    copies = detector.altered_copies(parts[2])
+    assert 0.5 * len(parts[2]) < len(copies) < len(parts[2])
+    assert copies.n_objects.min() >= parts[2].n_objects.min()
+    assert copies.met_mev.mean() > parts[2].met_mev.mean()
+    assert copies.n_objects.mean() > parts[2].n_objects.mean()
+    detector.save(tmp_path / "model")
+    with EventsWriter(tmp_path / "test.parquet") as writer:
+        writer.write(parts[2])
+    write_configuration_figures(tmp_path / "figures", tmp_path / "model", [tmp_path / "test.parquet"])
+    drawn = (tmp_path / "figures" / "altered-copies-beside-background.svg").read_text()
+    assert f"altered copies ({len(copies):,})" in drawn
 
 
 def test_class_preset_and_command_line_are_the_same_recipe() -> None:

@@ -16,14 +16,14 @@ from unmask.detectors.alterations import Alterations, AlteredCopies
 from unmask.detectors.copies import CopiesTask, in_order
 from unmask.detectors.event_network import EventNetworkDetector, as_numbers
 from unmask.detectors.explanations import Explanation, Term
-from unmask.detectors.inputs import event_tensors
+from unmask.detectors.inputs import EventTensors, event_tensors
 from unmask.detectors.momenta import pushed, transverse
 from unmask.detectors.observable_tail import ObservableTail
 from unmask.detectors.p_values import BackgroundTail
 from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
 from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI, BackboneName, EventNetwork, SizeName
-from unmask.training import Reporter, Task, TrainingSettings
+from unmask.training import Reporter, Task, TrainingSettings, derive_seed
 
 TRAINING = TrainingSettings(
     max_epochs=30, learning_rate=2e-3, schedule="cosine", gradient_clip=1.0, min_improvement=0, patience=30
@@ -88,6 +88,23 @@ class ContrastDetector(EventNetworkDetector):
         of_network = self.logits_.minus_log_p_of(as_numbers(logits))
         return self.network_weight_ * of_network + self.tail_weight * of_observables
 
+    def altered_copies(self, background: EventSet) -> EventSet:
+        """Copies of background events as the network learns from: those that pass what all of these events pass.
+
+        >>> from unmask import load_sample
+        >>> events = load_sample("gluino")
+        >>> background = events[events.label == 0][:1000]
+        >>> copies = ContrastDetector(seed=1).altered_copies(background)
+        >>> bool(copies.met_mev.min() >= background.met_mev.min())
+        True
+        """
+        events = event_tensors(background)
+        torch.manual_seed(derive_seed(self.training.seed, "altered copies"))
+        copier = AlteredCopies(self.alterations, events)
+        copies = copier(events)
+        is_used = copier.weights(events, copies).numpy() > 0
+        return _with_tensors(background, copies)[is_used]
+
     def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:
         """By how much the score falls without each object, whose momentum the rest takes over, and both terms."""
         scores = self.score_events(events, device=device)
@@ -129,7 +146,13 @@ def _without_each_object(events: EventSet) -> tuple[npt.NDArray[np.int64], Event
     gone = transverse(copies.kinematics[rows, place])
     copies.types[rows, place] = 0
     moved = pushed(*copies, gone)
-    kinematics, types = (tensor.numpy() for tensor in in_order(moved[:, :1], moved[:, 1:], copies.types[:, 1:].long()))
+    index = which.numpy()
+    return index, _with_tensors(events[index], in_order(moved[:, :1], moved[:, 1:], copies.types[:, 1:].long()))
+
+
+def _with_tensors(events: EventSet, tensors: EventTensors) -> EventSet:
+    """Events with other objects and another missing energy."""
+    kinematics, types = (tensor.numpy() for tensor in tensors)
     is_object = types[:, 1:] != 0
     columns = {
         "energy_mev": np.where(is_object, np.exp(kinematics[:, 1:, LOG_ENERGY]), 0),
@@ -139,4 +162,4 @@ def _without_each_object(events: EventSet) -> tuple[npt.NDArray[np.int64], Event
         "met_mev": np.exp(kinematics[:, 0, LOG_PT]),
         "met_phi": kinematics[:, 0, PHI],
     }
-    return which.numpy(), replace(events[which.numpy()], tag=types[:, 1:], **columns)
+    return replace(events, tag=types[:, 1:], **columns)

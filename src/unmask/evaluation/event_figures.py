@@ -27,8 +27,11 @@ _STYLES = {
 }
 
 
-def draw_events(events: EventSet, *, style: Style = "plain") -> Drawing:
-    """Draw multiplicity, b-jets, pT, MET, HT and eta, each class normalised to its sum of weights."""
+def draw_events(events: EventSet, *, signal: str = "signal", style: Style = "plain") -> Drawing:
+    """Draw multiplicity, b-jets, pT, MET, HT and eta, each class normalised to its sum of weights.
+
+    ``signal`` is what the events labelled as signal are called.
+    """
     if not len(events):
         raise UsageError("there are no events to plot")
     with new_figure(2, 3, (9, 5), style=style) as (drawing, axes):
@@ -54,7 +57,8 @@ def draw_events(events: EventSet, *, style: Style = "plain") -> Drawing:
                     shown = shown[is_object]
                 # What lies beyond the last edge is shown in the last bin, so that nothing is hidden.
                 counts, _ = np.histogram(np.clip(shown, edges[0], np.nextafter(edges[-1], 0)), edges, weights=weight)
-                axis.stairs(counts, edges, label=f"{name} ({chosen.sum():,})", color=colour, linestyle=line)
+                shown_name = signal if label == SIGNAL else name
+                axis.stairs(counts, edges, label=f"{shown_name} ({chosen.sum():,})", color=colour, linestyle=line)
             axis.set_xlabel(title)
             if title.startswith("pT"):
                 axis.set_xscale("log")

@@ -7,16 +7,18 @@ from pathlib import Path
 
 from unmask.artifacts import atomic_path
 from unmask.detectors import load_detector
+from unmask.detectors.contrast import ContrastDetector
 from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.detectors.scores import Scores
 from unmask.evaluation.evaluation import Evaluation
+from unmask.evaluation.event_figures import draw_events
 from unmask.evaluation.plotting import FORMATS, Style, svg_element, write_drawings
 from unmask.evaluation.report import Figure, write_report
 from unmask.evaluation.score_figures import drawable, write_score_figures
 from unmask.evaluation.tables import result_files
 from unmask.evaluation.token_figures import draw_type_losses
 from unmask.evaluation.training_figures import draw_training
-from unmask.events.event_set import SIGNAL
+from unmask.events.event_set import BACKGROUND, SIGNAL, concatenate_events
 from unmask.events.readers import read_events
 from unmask.studies.configurations import Study
 from unmask.studies.study_tables import StudyTable, published_notes, study_tables
@@ -74,6 +76,10 @@ def write_configuration_figures(folder: Path, model: Path, tests: Sequence[Path]
         some = events[:: -(-len(events) // MAX_DRAWN_EVENTS)]
         loss, types = detector.token_losses(some), token_types(detector.tokenizer, some)
         drawings["type-losses"] = draw_type_losses(loss, types, some.label == SIGNAL, some.weight, style=style)
+    if isinstance(detector, ContrastDetector):
+        background = events[events.label == BACKGROUND]
+        both = concatenate_events([background, detector.altered_copies(background).with_label(SIGNAL)])
+        drawings["altered-copies-beside-background"] = draw_events(both, signal="altered copies", style=style)
     with atomic_path(folder) as scratch:
         scratch.mkdir()
         write_drawings(scratch, drawings, FORMATS)
