@@ -25,8 +25,15 @@ from unmask.events.event_set import EventSet
 from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI, BackboneName, EventNetwork, SizeName
 from unmask.training import Reporter, Task, TrainingSettings, derive_seed
 
+# The epoch that is best on validation events is kept, so there is no need to stop before the last.
 TRAINING = TrainingSettings(
-    max_epochs=30, learning_rate=2e-3, schedule="cosine", gradient_clip=1.0, min_improvement=0, patience=30
+    max_epochs=30,
+    learning_rate=2e-3,
+    schedule="cosine",
+    gradient_clip=1.0,
+    min_improvement=0,
+    patience=30,
+    divergence=100,
 )
 #: Training events with which the network counts half of what it counts with very many.
 _EVENTS_FOR_HALF = 5000
