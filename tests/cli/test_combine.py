@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }.items():
         write_events(folder / f"{name}.parquet", events)
     data = (folder / "train.parquet", "--validation", folder / "validation.parquet")
-    forest = unmask("train", *data, "--preset", "gluino-isolation-forest", "--set", "n_trees=20", "-o", folder / "a")
+    forest = unmask("train", *data, "--preset", "isolation-forest", "--set", "n_trees=20", "-o", folder / "a")
     assert forest.returncode == 0, forest.stderr
     TrivialDetector("ht").fit(background[:1000], background[1000:1500]).save(folder / "b")
     return folder

@@ -60,6 +60,14 @@ def test_any_preset_and_toml_files_can_be_named(tmp_path: Path) -> None:
     assert found[-1].detector_settings()["n_trees"] == 5
 
 
+def test_what_the_paper_compares_with_is_the_same_in_both_studies() -> None:
+    both = [load_study(name).presets() for name in ("gluino", "four-top")]
+    shared = [name for name in both[0] if both[0][name] == both[1].get(name)]
+    assert shared[:2] == ["ddd-part-noint", "ddd-part-sm"]
+    # The tuned settings of the masked-token models are each study's own.
+    assert [name for name in both[0] if name not in shared] == [name for name in both[0] if name[:3] in ("lut", "vq-")]
+
+
 def test_what_cannot_be_chosen_is_named(tmp_path: Path) -> None:
     gluino = load_study("gluino")
     with pytest.raises(UsageError, match="did you mean 'gluino'"):
@@ -78,16 +86,16 @@ def test_what_cannot_be_chosen_is_named(tmp_path: Path) -> None:
 
 def test_settings_can_be_for_one_configuration_alone() -> None:
     study = load_study("gluino")
-    changes = {"training": {"max_epochs": 4}, "flow": {"training": {"max_epochs": 2}}}
-    found = choose_configurations(study, ["flow", "lut-456"], changes=changes)
+    changes = {"training": {"max_epochs": 4}, "vq-512": {"training": {"max_epochs": 2}}}
+    found = choose_configurations(study, ["vq-512", "lut-456"], changes=changes)
     assert [one.detector_settings()["training"]["max_epochs"] for one in found] == [2, 4]
-    for name in ("flow", "gluino-flow"):  # in the study's tables, and as a preset
-        (either,) = choose_configurations(study, ["flow"], changes={name: {"hidden": 32}})
+    for name in ("vq-512", "gluino-vq-512"):  # in the study's tables, and as a preset
+        (either,) = choose_configurations(study, ["vq-512"], changes={name: {"hidden": 32}})
         assert either.detector_settings()["hidden"] == 32
     for wrong, message in (
-        ({"flow": {"hiden": 32}}, "did you mean 'hidden'"),
-        ({"flow": 5}, r"flow=5: .* write flow.SETTING=VALUE"),
-        ({"flaw": {"hidden": 32}}, "no detector 'flaw' to change; did you mean 'flow'"),
+        ({"vq-512": {"hiden": 32}}, "did you mean 'hidden'"),
+        ({"vq-512": 5}, r"vq-512=5: .* write vq-512.SETTING=VALUE"),
+        ({"vq-521": {"hidden": 32}}, "no detector 'vq-521' to change; did you mean 'vq-512'"),
     ):
         with pytest.raises(UsageError, match=message):
-            [one.detector_settings() for one in choose_configurations(study, ["flow", "lut-456"], changes=wrong)]
+            [one.detector_settings() for one in choose_configurations(study, ["vq-512", "lut-456"], changes=wrong)]
