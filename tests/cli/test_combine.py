@@ -27,8 +27,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }.items():
         write_events(folder / f"{name}.parquet", events)
     data = (folder / "train.parquet", "--validation", folder / "validation.parquet")
-    forest = unmask("train", *data, "--preset", "isolation-forest", "--set", "n_trees=20", "-o", folder / "a")
-    assert forest.returncode == 0, forest.stderr
+    trained = unmask("train", *data, "--detector", "trivial", "--set", "score=met", "-o", folder / "a")
+    assert trained.returncode == 0, trained.stderr
     TrivialDetector("ht").fit(background[:1000], background[1000:1500]).save(folder / "b")
     return folder
 
@@ -39,7 +39,7 @@ def test_two_detectors_become_one(folder: Path, tmp_path: Path) -> None:
         "--out", tmp_path / "both",
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
-    assert "and of isolation-forest, trivial, calibrated on 500 events" in result.stdout
+    assert "and of trivial, trivial, calibrated on 500 events" in result.stdout
     detector = load_detector(tmp_path / "both")
     assert isinstance(detector, CombinationDetector)
     assert detector.how == "and"

@@ -33,17 +33,19 @@ def test_published_numbers_have_the_columns_put_right() -> None:
                 assert float(signal_efficiency.split()[0]) >= 0.01 > float(background_efficiency)
 
 
-def test_seed_epochs_and_settings_reach_all_that_is_trained() -> None:
-    (lut, vq, forest) = choose_configurations(
-        load_study("gluino"), ["lut-456", "vq-512", "isolation-forest"], epochs=3, seed=7, device="cpu"
+def test_seed_epochs_and_settings_reach_all_that_is_trained(tmp_path: Path) -> None:
+    random = tmp_path / "random.toml"
+    random.write_text('[detector]\nkind = "trivial"\nscore = "random"\n')
+    (lut, vq, chance) = choose_configurations(
+        load_study("gluino"), ["lut-456", "vq-512", str(random)], epochs=3, seed=7, device="cpu"
     )
     assert lut.detector_settings()["training"]["max_epochs"] == 3
     vq_settings = vq.tokenizer_settings()
     assert vq_settings is not None
     assert vq_settings["training"]["max_epochs"] == vq.detector_settings()["training"]["max_epochs"] == 3
     assert {vq_settings["training"]["seed"], lut.detector_settings()["training"]["seed"]} == {7}
-    assert forest.tokenizer_settings() is None
-    assert forest.detector_settings()["seed"] == 7
+    assert chance.tokenizer_settings() is None
+    assert chance.detector_settings()["seed"] == 7
     assert "device" not in lut.detector_settings()["training"]  # trained anywhere, it is the same
     (changed,) = choose_configurations(
         load_study("gluino"), ["lut-456"], changes={"dropout": 0.2, "tokenizer": {"n_bins": 3}}
@@ -54,10 +56,10 @@ def test_seed_epochs_and_settings_reach_all_that_is_trained() -> None:
 
 def test_any_preset_and_toml_files_can_be_named(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text('[detector]\nkind = "isolation-forest"\nn_trees = 5\n')
+    path.write_text('[detector]\nkind = "trivial"\nscore = "ht"\n')
     found = choose_configurations(load_study(DEFAULT), ["default", "gluino-lut-885", str(path)])
     assert [one.name for one in found] == ["default", "gluino-lut-885", "mine"]
-    assert found[-1].detector_settings()["n_trees"] == 5
+    assert found[-1].detector_settings()["score"] == "ht"
 
 
 def test_what_the_paper_compares_with_is_the_same_in_both_studies() -> None:
@@ -76,8 +78,8 @@ def test_what_cannot_be_chosen_is_named(tmp_path: Path) -> None:
         choose_configurations(gluino, ["lut-465"])
     with pytest.raises(UsageError, match="'lut-456' is given twice"):
         choose_configurations(gluino, ["lut-456", "gluino-lut-456"])
-    with pytest.raises(UsageError, match="isolation-forest has no tokenizer"):
-        choose_configurations(gluino, ["isolation-forest"], changes={"tokenizer": {"n_bins": 3}})
+    with pytest.raises(UsageError, match="ddd-part-sm has no tokenizer"):
+        choose_configurations(gluino, ["ddd-part-sm"], changes={"tokenizer": {"n_bins": 3}})
     path = tmp_path / "bound.toml"
     path.write_text('[detector]\nkind = "supervised-bound"\n')
     with pytest.raises(UsageError, match="bound learns from the signal"):
