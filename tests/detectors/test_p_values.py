@@ -11,7 +11,6 @@ from unmask.detectors import load_detector
 from unmask.detectors.combination import CombinationDetector
 from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.detectors.p_values import COMBINE, BackgroundTail, How, p_values
-from unmask.detectors.supervised_bound import SupervisedBound
 from unmask.detectors.trivial import TrivialDetector
 from unmask.errors import NotFittedError, UsageError
 from unmask.events.event_set import EventSet
@@ -157,8 +156,6 @@ def test_mistakes_are_told(members: list[TrivialDetector], parts: tuple[EventSet
         CombinationDetector(members).calibrate(parts[0])
     with pytest.raises(UsageError, match="labelled signal"):
         CombinationDetector(members).calibrate(parts[3])
-    with pytest.raises(UsageError, match="learns from signal"):
-        CombinationDetector([members[0], SupervisedBound()]).calibrate(parts[1])
     with pytest.raises(NotFittedError):
         CombinationDetector([members[0], TrivialDetector()]).calibrate(parts[1])
     with pytest.raises(UsageError, match="did you mean 'met'"):

@@ -70,7 +70,7 @@ def test_what_the_paper_compares_with_is_the_same_in_both_studies() -> None:
     assert [name for name in both[0] if name not in shared] == [name for name in both[0] if name[:3] in ("lut", "vq-")]
 
 
-def test_what_cannot_be_chosen_is_named(tmp_path: Path) -> None:
+def test_what_cannot_be_chosen_is_named() -> None:
     gluino = load_study("gluino")
     with pytest.raises(UsageError, match="did you mean 'gluino'"):
         load_study("glunio")
@@ -80,10 +80,6 @@ def test_what_cannot_be_chosen_is_named(tmp_path: Path) -> None:
         choose_configurations(gluino, ["lut-456", "gluino-lut-456"])
     with pytest.raises(UsageError, match="ddd-part-sm has no tokenizer"):
         choose_configurations(gluino, ["ddd-part-sm"], changes={"tokenizer": {"n_bins": 3}})
-    path = tmp_path / "bound.toml"
-    path.write_text('[detector]\nkind = "supervised-bound"\n')
-    with pytest.raises(UsageError, match="bound learns from the signal"):
-        choose_configurations(gluino, [str(path)])
 
 
 def test_settings_can_be_for_one_configuration_alone() -> None:

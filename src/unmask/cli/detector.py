@@ -82,7 +82,7 @@ def train(
         fitted = chosen.new_tokenizer(tokenizer_changes)
     new = chosen.new_detector(fitted, changes, shared)
     check_can_save(out)
-    events, held_out = training_and_validation(reading, validation, seed, with_signal=new.sees_signal)
+    events, held_out = training_and_validation(reading, validation, seed)
     run_folder = run_folder_of(out)
     if tokenizer is None and fitted is not None:
         fit_tokenizer(fitted, events, held_out, run_folder / "tokenizer")

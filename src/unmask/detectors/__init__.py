@@ -18,14 +18,14 @@ _CLASSES: dict[str, tuple[str, str]] = {
     "ddd": ("ddd", "DDDDetector"),
     "deep-svdd": ("deep_svdd", "DeepSVDDDetector"),
     "drocc": ("drocc", "DROCCDetector"),
-    "supervised-bound": ("supervised_bound", "SupervisedBound"),
     "trivial": ("trivial", "TrivialDetector"),
     "combination": ("combination", "CombinationDetector"),
 }
 #: What can be trained; a combination is made of what is trained already.
 KINDS: tuple[str, ...] = tuple(kind for kind in _CLASSES if kind != "combination")
 #: Kinds of earlier versions, whose models can no longer be read.
-_FORMER = ("replaced-object", "likelihood-ratio", "joint-tail", "flow", "beta-vae", "isolation-forest")
+_FORMER = {"replaced-object", "likelihood-ratio", "joint-tail", "supervised-bound"}
+_FORMER |= {"flow", "beta-vae", "isolation-forest"}
 
 
 def detector_class(kind: str) -> type[Detector]:

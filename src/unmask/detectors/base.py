@@ -35,8 +35,6 @@ class Detector(ABC):
 
     #: Name in the manifest of a saved detector.
     kind: ClassVar[str]
-    #: Whether it learns from labelled signal, and so is no detector of the unknown but a bound.
-    sees_signal: ClassVar[bool] = False
     #: Arguments of the constructor that are saved in folders of their own, or are shorthands, and so are no settings.
     _not_settings: ClassVar[tuple[str, ...]] = ("tokenizer", "seed")
 

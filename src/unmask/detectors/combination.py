@@ -115,16 +115,11 @@ class CombinationDetector(Detector):
         )
 
     def _check_settings(self) -> None:
-        """Refuse what no fit could mend: an unknown rule, fewer than two members, or one that learns from signal."""
+        """Refuse what no fit could mend: an unknown rule, or fewer than two members."""
         if self.how not in COMBINE:
             raise UsageError(f"unknown combination {self.how!r}; {nearest(self.how, COMBINE)}")
         if len(self.members) < 2:
             raise UsageError(f"{len(self.members)} detectors to combine; accepted: 2 or more")
-        for i, member in enumerate(self.members):
-            if member.sees_signal:
-                raise UsageError(
-                    f"detector {i + 1} ({member.kind}) learns from signal and is no detector of the unknown"
-                )
 
     def _learn_tails(self, validation: EventSet, device: str | None) -> None:
         """Without a device each member scores on that of its training."""
