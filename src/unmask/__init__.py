@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from unmask.detectors import load_detector
-    from unmask.detectors.combination import CombinationDetector
     from unmask.detectors.contrast import ContrastDetector
     from unmask.detectors.masked_token import MaskedTokenDetector
     from unmask.detectors.scores import Scores, write_scores
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 _HOME = {
     "BadEvents": "unmask.events.readers",
-    "CombinationDetector": "unmask.detectors.combination",
     "ContrastDetector": "unmask.detectors.contrast",
     "EventSet": "unmask.events.event_set",
     "LookupTableTokenizer": "unmask.tokenizers.lookup_table",
@@ -51,7 +49,6 @@ _HOME = {
 
 __all__ = [
     "BadEvents",
-    "CombinationDetector",
     "ContrastDetector",
     "EventSet",
     "LookupTableTokenizer",

@@ -9,7 +9,6 @@ import pytest
 
 from unmask import load_sample
 from unmask.detectors import Detector, load_detector
-from unmask.detectors.combination import CombinationDetector
 from unmask.detectors.contrast import ContrastDetector
 from unmask.detectors.ddd import DDDDetector
 from unmask.detectors.deep_svdd import DeepSVDDDetector
@@ -45,9 +44,6 @@ DETECTORS: dict[str, Callable[[int], Detector]] = {
     "trivial, n-objects": lambda _: TrivialDetector("n-objects"),
     "trivial, fisher": lambda _: TrivialDetector("fisher"),
     "trivial, random": lambda seed: TrivialDetector("random", seed=seed),
-    "combination": lambda seed: CombinationDetector(
-        [DDDDetector(backbone="mlp", size="tiny", training=TRAINING, seed=seed), TrivialDetector("met")]
-    ),
 }
 DISCRETE = {"trivial, n-objects"}
 WITHOUT_RANDOMNESS = {"trivial, n-objects", "trivial, fisher"}

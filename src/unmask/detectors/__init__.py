@@ -19,13 +19,11 @@ _CLASSES: dict[str, tuple[str, str]] = {
     "deep-svdd": ("deep_svdd", "DeepSVDDDetector"),
     "drocc": ("drocc", "DROCCDetector"),
     "trivial": ("trivial", "TrivialDetector"),
-    "combination": ("combination", "CombinationDetector"),
 }
-#: What can be trained; a combination is made of what is trained already.
-KINDS: tuple[str, ...] = tuple(kind for kind in _CLASSES if kind != "combination")
+KINDS: tuple[str, ...] = tuple(_CLASSES)
 #: Kinds of earlier versions, whose models can no longer be read.
 _FORMER = {"replaced-object", "likelihood-ratio", "joint-tail", "supervised-bound"}
-_FORMER |= {"flow", "beta-vae", "isolation-forest"}
+_FORMER |= {"flow", "beta-vae", "isolation-forest", "combination"}
 
 
 def detector_class(kind: str) -> type[Detector]:

@@ -66,12 +66,8 @@ class Detector(ABC):
             "processes": train.process_names.counts(),
             "files": train.file_names.counts(),
         }
-        self.seen_ = self._learnt_from(train)
+        self.seen_ = SeenEvents.of(train)
         return self
-
-    def _learnt_from(self, train: EventSet) -> SeenEvents | None:
-        """The events to be known again after a fit."""
-        return SeenEvents.of(train)
 
     def _check_events(self, train: EventSet, validation: EventSet) -> None:
         for events in (train, validation):
