@@ -63,7 +63,7 @@ def train(
     from unmask.errors import UsageError
     from unmask.studies.presets import default_preset, load_preset
     from unmask.tokenizers import load_tokenizer
-    from unmask.training.distributed import leave_together
+    from unmask.training.distributed import wait_for_all
 
     if preset and detector:
         raise UsageError("--preset names a detector already; leave out --detector, or --preset")
@@ -102,7 +102,7 @@ def train(
         facts = f"{len(events):,} events"
     if IS_FIRST_PROCESS:
         new.save(out)
-    leave_together()
+    wait_for_all()
     console.print(f"{facts} -> {out}", highlight=False, soft_wrap=True)
 
 

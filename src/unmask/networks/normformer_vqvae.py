@@ -126,7 +126,7 @@ class NormFormerVQVAE(nn.Module):
         features = features.masked_fill(~is_real.unsqueeze(-1), 0)
         quantized = self.quantizer(self.encode(features, is_real), is_real)
         reconstructed = self.decoder(quantized.latents, is_real).float()
-        reconstruction_loss = masked_mean((reconstructed - features).square().mean(-1), is_real, self.training)
+        reconstruction_loss = masked_mean((reconstructed - features).square().mean(-1), is_real)
         quantizer_loss = quantized.codebook_term + self.gamma * quantized.commitment_term
         loss = reconstruction_loss + self.alpha * quantizer_loss + self.beta * quantized.usage_divergence
         return Reconstruction(reconstructed, quantized.codes, loss, reconstruction_loss)

@@ -30,6 +30,7 @@ class VQVAETask(Task):
     """
 
     network: NormFormerVQVAE
+    shares_batches = False  # the usage of codes is that of a whole batch
 
     def __init__(
         self,
