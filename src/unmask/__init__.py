@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from unmask.detectors import load_detector
-    from unmask.detectors.combination import CombinationDetector
     from unmask.detectors.contrast import ContrastDetector
     from unmask.detectors.masked_token import MaskedTokenDetector
+    from unmask.detectors.scores import Scores, write_scores
     from unmask.events.event_set import EventSet, concatenate_events
     from unmask.events.readers import BadEvents, ReadOptions, read_events, stream_events
     from unmask.events.readers.parquet import write_events
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 _HOME = {
     "BadEvents": "unmask.events.readers",
-    "CombinationDetector": "unmask.detectors.combination",
     "ContrastDetector": "unmask.detectors.contrast",
     "EventSet": "unmask.events.event_set",
     "LookupTableTokenizer": "unmask.tokenizers.lookup_table",
     "MaskedTokenDetector": "unmask.detectors.masked_token",
     "ReadOptions": "unmask.events.readers",
+    "Scores": "unmask.detectors.scores",
     "TokenSet": "unmask.tokenizers.base",
     "Tokenizer": "unmask.tokenizers.base",
     "TrainingSettings": "unmask.training",
@@ -44,16 +44,17 @@ _HOME = {
     "split_background": "unmask.events.splits",
     "stream_events": "unmask.events.readers",
     "write_events": "unmask.events.readers.parquet",
+    "write_scores": "unmask.detectors.scores",
 }
 
 __all__ = [
     "BadEvents",
-    "CombinationDetector",
     "ContrastDetector",
     "EventSet",
     "LookupTableTokenizer",
     "MaskedTokenDetector",
     "ReadOptions",
+    "Scores",
     "TokenSet",
     "Tokenizer",
     "TrainingSettings",
@@ -66,6 +67,7 @@ __all__ = [
     "split_background",
     "stream_events",
     "write_events",
+    "write_scores",
 ]
 
 

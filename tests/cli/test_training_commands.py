@@ -195,7 +195,7 @@ def test_list_names_presets_tokenizers_and_detectors() -> None:
     for name in ("four-top-vq-1700", "gluino-lut-456", "lookup-table", "vqvae", "masked-token"):
         assert name in shown
     # A line each, however long, so that one can search them.
-    (line,) = [line for line in shown.splitlines() if line.split()[:1] == ["four-top-deep-svdd-part-sm"]]
+    (line,) = [line for line in shown.splitlines() if line.split()[:1] == ["deep-svdd-part-sm"]]
     assert line.endswith("DeepSVDD with a Particle Transformer with Standard Model couplings (comparison)")
 
 

@@ -1,7 +1,7 @@
 """Background events made odd on purpose."""
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,25 +11,8 @@ from unmask.detectors.alterations import Alterations, AlteredCopies
 from unmask.detectors.inputs import EventTensors, event_tensors
 from unmask.detectors.momenta import directions
 from unmask.events.event_set import EventSet
-from unmask.events.flat import FLAT_COLUMNS, FlatEvents, to_event_set
-from unmask.events.objects import N_TAGS
+from unmask.events.flat import FlatEvents, to_event_set
 from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI
-
-Distortion = Literal["add", "remove", "retag"]
-
-
-def distort(events: EventSet, kind: Distortion) -> EventSet:
-    """Add objects of another event, remove objects or give them other types: each object with a chance of 0.35."""
-    rng = np.random.default_rng(1)
-    other = events[rng.permutation(len(events))]
-    is_chosen = rng.random(events.tag.shape) < 0.35
-    columns = {name: np.concatenate([getattr(events, name), getattr(other, name)], axis=1) for name in FLAT_COLUMNS}
-    mine, theirs = events.tag, np.where(is_chosen & (kind == "add"), other.tag, 0)
-    if kind == "remove":
-        mine = np.where(is_chosen, 0, mine)
-    elif kind == "retag":
-        mine = np.where(is_chosen & events.is_object, rng.integers(1, N_TAGS, mine.shape, endpoint=True), mine)
-    return _rebuilt(events, columns | {"tag": np.concatenate([mine, theirs], axis=1)})
 
 
 def insert(events: EventSet, tags: list[int], *, pt_gev: float, met_gev: float = 0) -> EventSet:

@@ -181,5 +181,5 @@ def test_impossible_settings_are_refused(parts: tuple[EventSet, ...]) -> None:
 
 def test_models_of_former_kinds_say_what_to_do(tmp_path: Path) -> None:
     save_artifact(tmp_path / "old", Artifact("likelihood-ratio", {}))
-    with pytest.raises(ArtifactError, match=r"holds a likelihood-ratio detector of an earlier version.*train it again"):
+    with pytest.raises(ArtifactError, match=r"holds a likelihood-ratio detector of an earlier version.*train one of"):
         load_detector(tmp_path / "old")

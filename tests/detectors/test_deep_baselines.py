@@ -1,4 +1,4 @@
-"""DDD, DeepSVDD, DROCC and the supervised bound beyond the contract of all detectors."""
+"""DDD, DeepSVDD and DROCC beyond the contract of all detectors."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -8,19 +8,15 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from tests.cli.running import unmask
-from unmask import load_sample, write_events
-from unmask.detectors import load_detector
+from unmask import load_sample
 from unmask.detectors.ddd import DDDDetector
 from unmask.detectors.deep_svdd import DeepSVDDDetector
 from unmask.detectors.distorter import Distorter, Strengths
 from unmask.detectors.drocc import DROCCDetector, DROCCTask
 from unmask.detectors.inputs import event_tensors
-from unmask.detectors.supervised_bound import SupervisedBound
 from unmask.errors import TrainingError, UsageError
 from unmask.evaluation.metrics import roc_auc
 from unmask.events.event_set import EventSet
-from unmask.events.splits import split_all, split_background
 from unmask.networks.backbones import BackboneName
 from unmask.training import TrainingSettings
 
@@ -148,44 +144,3 @@ def test_a_run_is_continued_only_with_the_same_strengths(background: EventSet, t
         DDDDetector(backbone="mlp", size="tiny", add=0.1, training=TRAINING).fit(train, validation, run_folder=tmp_path)
     continued = DDDDetector(backbone="mlp", size="tiny", training=TRAINING).fit(train, validation, run_folder=tmp_path)
     np.testing.assert_array_equal(continued.score_events(validation), whole.score_events(validation))
-
-
-def test_the_supervised_bound_needs_labels(events: EventSet, background: EventSet) -> None:
-    bound = SupervisedBound(backbone="mlp", size="tiny", training=TRAINING)
-    for train, validation in ((background[:100], events[:500]), (events[:500], background[:100])):
-        with pytest.raises(UsageError, match="0 signal"):
-            bound.fit(train, validation)
-    with pytest.raises(UsageError, match="500 without a label"):
-        bound.fit(events[:500].with_label(-1), events[500:1000])
-
-
-def test_a_bound_is_continued_only_with_the_same_labels(events: EventSet, tmp_path: Path) -> None:
-    bound = SupervisedBound(backbone="mlp", size="tiny", training=TRAINING)
-    bound.fit(events[:500], events[500:1000], run_folder=tmp_path)
-    with pytest.raises(TrainingError, match="other settings"):
-        bound.fit(replace(events[:500], label=1 - events[:500].label), events[500:1000], run_folder=tmp_path)
-
-
-def test_the_supervised_bound_beats_what_never_saw_signal(events: EventSet, tmp_path: Path) -> None:
-    write_events(tmp_path / "events.parquet", [events[:4000]])
-    result = unmask(
-        "train", tmp_path / "events.parquet", "--detector", "supervised-bound", "--set", "backbone=mlp",
-        "--set", "size=tiny", "--set", "training.max_epochs=5", "--set", "training.learning_rate=3e-3",
-        "--device", "cpu", "-o", tmp_path / "model",
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    bound = load_detector(tmp_path / "model")
-    test = events[4000:6000]
-    scores = bound.score_events(test)
-    assert auc(scores[test.label == 0], scores[test.label == 1]) > 0.95
-    refused = unmask("train", tmp_path / "events.parquet", "--detector", "ddd", "-o", tmp_path / "other")
-    assert refused.returncode == 2
-    assert "labelled signal" in refused.stderr
-
-
-def test_signal_is_split_for_the_bound_without_moving_background(events: EventSet, background: EventSet) -> None:
-    parts, expected = split_all(events, seed=3), split_background(background, seed=3)
-    for part, alone in zip(parts, expected, strict=True):
-        assert part[part.label == 0].equals(alone)
-    n_signal = [int((part.label == 1).sum()) for part in parts]
-    assert n_signal == [2400, 300, 300]

@@ -211,9 +211,3 @@ def test_what_is_no_json_is_refused(tmp_path: Path) -> None:
 def test_a_detector_that_cannot_explain_says_so(detector: MaskedTokenDetector) -> None:
     with pytest.raises(UsageError, match="a masked-token detector cannot explain its scores"):
         Detector.explain(detector, EventSet.empty())
-
-
-def test_phi_of_turned_events_says_from_where_it_is_measured(make_events: MakeEvents) -> None:
-    turned = LookupTableTokenizer(3, edges=EDGES, rotate_to="met").fit(make_events(5))
-    assert "phi from the MET -3.14 to -1.05" in turned.describe(1)
-    assert turned.describe(1, brief=True) == "jet, pT below 100 GeV"

@@ -1,23 +1,15 @@
-"""Background p-values, trivial scores and the combination of detectors."""
+"""Background p-values and trivial scores."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from unmask import load_sample
-from unmask.detectors import load_detector
-from unmask.detectors.combination import CombinationDetector
-from unmask.detectors.isolation_forest import IsolationForestDetector
-from unmask.detectors.masked_token import MaskedTokenDetector
-from unmask.detectors.p_values import COMBINE, BackgroundTail, How, p_values
-from unmask.detectors.supervised_bound import SupervisedBound
+from unmask.detectors.p_values import COMBINE, BackgroundTail, Rule, p_values
 from unmask.detectors.trivial import TrivialDetector
-from unmask.errors import NotFittedError, UsageError
+from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
-from unmask.tokenizers.lookup_table import LookupTableTokenizer
-from unmask.training import TrainingSettings
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +19,6 @@ def parts() -> tuple[EventSet, EventSet, EventSet, EventSet]:
     background = events[events.label == 0]
     background = background[np.random.default_rng(0).permutation(len(background))]
     return background[:3000], background[3000:6000], background[6000:9000], events[events.label == 1][:500]
-
-
-@pytest.fixture(scope="module")
-def members(parts: tuple[EventSet, ...]) -> list[TrivialDetector]:
-    return [TrivialDetector(score).fit(parts[0], parts[1]) for score in ("ht", "met")]
 
 
 def test_p_values_by_hand() -> None:
@@ -73,95 +60,18 @@ def test_a_score_that_never_varied_can_still_be_exceeded() -> None:
 
 def test_combinations_by_hand() -> None:
     p = np.array([[0.1, 0.5], [0.4, 0.5]])
-    expected: dict[How, list[float]] = {
+    expected: dict[Rule, list[float]] = {
         "average": [0.25, 0.5],
         "and": [0.4, 0.5],
         "or": [0.1, 0.5],
         "product": [0.04, 0.25],
     }
     assert set(expected) == set(COMBINE)
-    for how, values in expected.items():
-        np.testing.assert_allclose(np.exp(-COMBINE[how](-np.log(p))), values)
+    for rule, values in expected.items():
+        np.testing.assert_allclose(np.exp(-COMBINE[rule](-np.log(p))), values)
 
 
-def test_members_p_values_are_uniform_on_other_background(
-    members: list[TrivialDetector], parts: tuple[EventSet, ...]
-) -> None:
-    from scipy.stats import kstest
-
-    combination = CombinationDetector(members).calibrate(parts[1])
-    for minus_log_p in combination.minus_log_p(parts[2]):
-        assert kstest(np.exp(-minus_log_p), "uniform").statistic < 0.045  # 3000 against 3000 events
-    assert np.median(combination.minus_log_p(parts[3])) > 3
-
-
-@pytest.mark.parametrize("how", COMBINE)
-def test_combination_is_what_it_says(
-    how: How, members: list[TrivialDetector], parts: tuple[EventSet, ...], tmp_path: Path
-) -> None:
-    combination = CombinationDetector(members, how=how).calibrate(parts[1])
-    validation, test = ([member.score_events(events) for member in members] for events in (parts[1], parts[1][:300]))
-    p = np.stack([p_values(a, b) for a, b in zip(validation, test, strict=True)])
-    np.testing.assert_allclose(combination.score_events(parts[1][:300]), COMBINE[how](-np.log(p)), atol=3e-3)
-    combination.save(tmp_path / "both")
-    loaded = load_detector(tmp_path / "both")
-    assert isinstance(loaded, CombinationDetector)
-    assert [member.kind for member in loaded.members] == ["trivial", "trivial"]
-    np.testing.assert_array_equal(loaded.score_events(parts[3]), combination.score_events(parts[3]))
-    assert loaded.scores(parts[0]).was_trained_on is not None
-
-
-def test_combinations_nest(members: list[TrivialDetector], parts: tuple[EventSet, ...], tmp_path: Path) -> None:
-    forest = IsolationForestDetector(n_trees=10)
-    nested = CombinationDetector([CombinationDetector(members, how="and"), forest], how="or")
-    nested.fit(parts[0], parts[1], run_folder=tmp_path / "run")
-    assert forest.fitted_on_ is not None
-    nested.save(tmp_path / "nested")
-    loaded = load_detector(tmp_path / "nested")
-    np.testing.assert_array_equal(loaded.score_events(parts[2]), nested.score_events(parts[2]))
-
-
-def test_fitted_members_stay(members: list[TrivialDetector], parts: tuple[EventSet, ...]) -> None:
-    before = TrivialDetector("fisher").fit(parts[0], parts[1])
-    scores = before.score_events(parts[3])
-    combination = CombinationDetector([before, members[0]]).fit(parts[2], parts[1])
-    np.testing.assert_array_equal(before.score_events(parts[3]), scores)
-    assert combination.scores(parts[0]).was_trained_on is not None
-    assert combination.scores(parts[0]).was_trained_on.all()  # type: ignore[union-attr]
-
-
-def test_a_combination_explains_by_p_values_and_by_what_its_members_say(parts: tuple[EventSet, ...]) -> None:
-    training = TrainingSettings(max_epochs=1, device="cpu")
-    explains = MaskedTokenDetector(LookupTableTokenizer(3).fit(*parts[:2]), hidden=16, n_heads=2, training=training)
-    both = CombinationDetector([explains, TrivialDetector("met")]).fit(parts[0], parts[1])
-    events = parts[2][:5]
-    minus_log_p = both.minus_log_p(events)
-    for i, (one, said) in enumerate(zip(both.explain(events), explains.explain(events), strict=True)):
-        assert replace(one, terms=[]) == replace(said, terms=[])
-        assert [term.name for term in one.terms[:2]] == ["masked-token", "trivial"]
-        np.testing.assert_allclose([term.surprise for term in one.terms[:2]], minus_log_p[:, i])
-        assert one.terms[1].text == f"{np.exp(-minus_log_p[1, i]):.2g} of background has as much or more"
-        assert one.terms[2:] == said.terms
-    (beyond,) = both.explain(replace(events[:1], met_mev=np.float32([1e7])))
-    assert beyond.terms[1].text == "more than all background that it was compared with"
-    silent = CombinationDetector([TrivialDetector("ht"), TrivialDetector("met")]).fit(parts[0], parts[1])
-    with pytest.raises(UsageError, match="a combination detector cannot explain"):
-        silent.explain(events)
-
-
-def test_mistakes_are_told(members: list[TrivialDetector], parts: tuple[EventSet, ...]) -> None:
-    with pytest.raises(UsageError, match="did you mean 'product'"):
-        CombinationDetector(members, how="produkt").calibrate(parts[1])  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="1 detectors to combine"):
-        CombinationDetector(members[:1]).calibrate(parts[1])
-    with pytest.raises(UsageError, match=r"detector 1 \(trivial\) was trained on 3,000 of the 3,000 events"):
-        CombinationDetector(members).calibrate(parts[0])
-    with pytest.raises(UsageError, match="labelled signal"):
-        CombinationDetector(members).calibrate(parts[3])
-    with pytest.raises(UsageError, match="learns from signal"):
-        CombinationDetector([members[0], SupervisedBound()]).calibrate(parts[1])
-    with pytest.raises(NotFittedError):
-        CombinationDetector([members[0], TrivialDetector()]).calibrate(parts[1])
+def test_mistakes_are_told(parts: tuple[EventSet, ...]) -> None:
     with pytest.raises(UsageError, match="did you mean 'met'"):
         TrivialDetector("meet").fit(parts[0], parts[1])  # type: ignore[arg-type]
 

@@ -24,25 +24,24 @@ SIZES = {
 LENGTHS = torch.tensor([1, 4, 6, 3, 5])
 
 
-def make_network(n_types: int = 0, **changes: float) -> NormFormerVQVAE:
+def make_network(**changes: float) -> NormFormerVQVAE:
     torch.manual_seed(0)
-    network = NormFormerVQVAE(4, **{**SIZES, **changes}, n_types=n_types)
+    network = NormFormerVQVAE(4, **{**SIZES, **changes})
     with torch.no_grad():
         network.quantizer.usage[:2] = 0  # so that codes are revived in the first step
     return network
 
 
-def make_batch(sequence: int) -> tuple[Tensor, Tensor, Tensor]:
+def make_batch(sequence: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(1)
     features = torch.randn(5, 9, 4, generator=generator)[:, :sequence]
-    types = torch.randint(1, 4, (5, 9), generator=generator)[:, :sequence]
     is_real = torch.arange(sequence) < LENGTHS[:, None]
-    return features * is_real.unsqueeze(-1), is_real, types * is_real
+    return features * is_real.unsqueeze(-1), is_real
 
 
-def one_step(network: NormFormerVQVAE, features: Tensor, is_real: Tensor, types: Tensor) -> dict[str, Tensor]:
+def one_step(network: NormFormerVQVAE, features: Tensor, is_real: Tensor) -> dict[str, Tensor]:
     torch.manual_seed(2)
-    result = network.train()(features, is_real, types)
+    result = network.train()(features, is_real)
     result.loss.backward()
     found = {f"gradient of {name}": value.grad for name, value in network.named_parameters()}
     found |= {name: value.detach().clone() for name, value in network.state_dict().items()}
@@ -51,30 +50,30 @@ def one_step(network: NormFormerVQVAE, features: Tensor, is_real: Tensor, types:
 
 @pytest.mark.parametrize("junk", [math.nan, math.inf, 1e30, 3.0])
 def test_content_of_padding_changes_nothing(junk: float) -> None:
-    features, is_real, types = make_batch(9)
-    clean = one_step(make_network(3), features, is_real, types)
+    features, is_real = make_batch(9)
+    clean = one_step(make_network(), features, is_real)
     filled = features.masked_fill(~is_real.unsqueeze(-1), junk)
-    found = one_step(make_network(3), filled, is_real, types)
+    found = one_step(make_network(), filled, is_real)
     for name, value in clean.items():
         assert torch.equal(found[name], value), name
 
 
 def test_amount_of_padding_changes_nothing() -> None:
-    short = one_step(make_network(3), *make_batch(6))
-    long = one_step(make_network(3), *make_batch(9))
+    short = one_step(make_network(), *make_batch(6))
+    long = one_step(make_network(), *make_batch(9))
     for name, value in short.items():
         torch.testing.assert_close(long[name], value, msg=name)
 
 
 def test_an_event_is_reconstructed_alike_alone_and_among_others() -> None:
     network = make_network().eval()
-    features, is_real, types = make_batch(9)
-    whole = network(features, is_real, types)
+    features, is_real = make_batch(9)
+    whole = network(features, is_real)
     for i, length in enumerate(LENGTHS):
         latents = network.encode(features[i : i + 1, :length], None)
         codes = network.quantizer.nearest(latents)
         assert torch.equal(codes[0], whole.codes[i, :length])
-        decoded, _ = network.decode(codes, None)
+        decoded = network.decode(codes, None)
         torch.testing.assert_close(decoded[0], whole.features[i, :length])
 
 
@@ -91,7 +90,7 @@ def test_objects_see_each_other_but_not_their_order() -> None:
 
 def test_the_loss_is_the_sum_of_its_terms() -> None:
     batch = make_batch(9)
-    features, is_real, _ = batch
+    features, is_real = batch
     network = make_network().eval()
     result = network(*batch)
     latents = network.encode(features, is_real)[is_real]
@@ -212,14 +211,3 @@ def test_normformer_has_head_gains_and_a_norm_after_attention() -> None:
     y[0, 1:] += 1
     torch.testing.assert_close(block(y, None)[0, 0], block(x, None)[0, 0])  # no head, no view of the others
     assert block.mlp[3].normalized_shape == (16,)
-
-
-def test_types_are_seen_and_predicted() -> None:
-    network = make_network(3).eval()
-    features, is_real, types = make_batch(9)
-    other = torch.where(is_real, types % 3 + 1, 0)
-    assert not torch.allclose(network.encode(features, is_real, types), network.encode(features, is_real, other))
-    assert network(features, is_real, types).loss != make_network().eval()(features, is_real).loss
-    _, decoded = network.decode(network(features, is_real, types).codes, is_real)
-    assert decoded is not None
-    assert set(decoded.flatten().tolist()) <= {1, 2, 3}

@@ -33,17 +33,19 @@ def test_published_numbers_have_the_columns_put_right() -> None:
                 assert float(signal_efficiency.split()[0]) >= 0.01 > float(background_efficiency)
 
 
-def test_seed_epochs_and_settings_reach_all_that_is_trained() -> None:
-    (lut, vq, forest) = choose_configurations(
-        load_study("gluino"), ["lut-456", "vq-512", "isolation-forest"], epochs=3, seed=7, device="cpu"
+def test_seed_epochs_and_settings_reach_all_that_is_trained(tmp_path: Path) -> None:
+    random = tmp_path / "random.toml"
+    random.write_text('[detector]\nkind = "trivial"\nscore = "random"\n')
+    (lut, vq, chance) = choose_configurations(
+        load_study("gluino"), ["lut-456", "vq-512", str(random)], epochs=3, seed=7, device="cpu"
     )
     assert lut.detector_settings()["training"]["max_epochs"] == 3
     vq_settings = vq.tokenizer_settings()
     assert vq_settings is not None
     assert vq_settings["training"]["max_epochs"] == vq.detector_settings()["training"]["max_epochs"] == 3
     assert {vq_settings["training"]["seed"], lut.detector_settings()["training"]["seed"]} == {7}
-    assert forest.tokenizer_settings() is None
-    assert forest.detector_settings()["seed"] == 7
+    assert chance.tokenizer_settings() is None
+    assert chance.detector_settings()["seed"] == 7
     assert "device" not in lut.detector_settings()["training"]  # trained anywhere, it is the same
     (changed,) = choose_configurations(
         load_study("gluino"), ["lut-456"], changes={"dropout": 0.2, "tokenizer": {"n_bins": 3}}
@@ -54,13 +56,21 @@ def test_seed_epochs_and_settings_reach_all_that_is_trained() -> None:
 
 def test_any_preset_and_toml_files_can_be_named(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text('[detector]\nkind = "isolation-forest"\nn_trees = 5\n')
+    path.write_text('[detector]\nkind = "trivial"\nscore = "ht"\n')
     found = choose_configurations(load_study(DEFAULT), ["default", "gluino-lut-885", str(path)])
     assert [one.name for one in found] == ["default", "gluino-lut-885", "mine"]
-    assert found[-1].detector_settings()["n_trees"] == 5
+    assert found[-1].detector_settings()["score"] == "ht"
 
 
-def test_what_cannot_be_chosen_is_named(tmp_path: Path) -> None:
+def test_what_the_paper_compares_with_is_the_same_in_both_studies() -> None:
+    both = [load_study(name).presets() for name in ("gluino", "four-top")]
+    shared = [name for name in both[0] if both[0][name] == both[1].get(name)]
+    assert shared[:2] == ["ddd-part-noint", "ddd-part-sm"]
+    # The tuned settings of the masked-token models are each study's own.
+    assert [name for name in both[0] if name not in shared] == [name for name in both[0] if name[:3] in ("lut", "vq-")]
+
+
+def test_what_cannot_be_chosen_is_named() -> None:
     gluino = load_study("gluino")
     with pytest.raises(UsageError, match="did you mean 'gluino'"):
         load_study("glunio")
@@ -68,26 +78,22 @@ def test_what_cannot_be_chosen_is_named(tmp_path: Path) -> None:
         choose_configurations(gluino, ["lut-465"])
     with pytest.raises(UsageError, match="'lut-456' is given twice"):
         choose_configurations(gluino, ["lut-456", "gluino-lut-456"])
-    with pytest.raises(UsageError, match="isolation-forest has no tokenizer"):
-        choose_configurations(gluino, ["isolation-forest"], changes={"tokenizer": {"n_bins": 3}})
-    path = tmp_path / "bound.toml"
-    path.write_text('[detector]\nkind = "supervised-bound"\n')
-    with pytest.raises(UsageError, match="bound learns from the signal"):
-        choose_configurations(gluino, [str(path)])
+    with pytest.raises(UsageError, match="ddd-part-sm has no tokenizer"):
+        choose_configurations(gluino, ["ddd-part-sm"], changes={"tokenizer": {"n_bins": 3}})
 
 
 def test_settings_can_be_for_one_configuration_alone() -> None:
     study = load_study("gluino")
-    changes = {"training": {"max_epochs": 4}, "flow": {"training": {"max_epochs": 2}}}
-    found = choose_configurations(study, ["flow", "lut-456"], changes=changes)
+    changes = {"training": {"max_epochs": 4}, "vq-512": {"training": {"max_epochs": 2}}}
+    found = choose_configurations(study, ["vq-512", "lut-456"], changes=changes)
     assert [one.detector_settings()["training"]["max_epochs"] for one in found] == [2, 4]
-    for name in ("flow", "gluino-flow"):  # in the study's tables, and as a preset
-        (either,) = choose_configurations(study, ["flow"], changes={name: {"hidden": 32}})
+    for name in ("vq-512", "gluino-vq-512"):  # in the study's tables, and as a preset
+        (either,) = choose_configurations(study, ["vq-512"], changes={name: {"hidden": 32}})
         assert either.detector_settings()["hidden"] == 32
     for wrong, message in (
-        ({"flow": {"hiden": 32}}, "did you mean 'hidden'"),
-        ({"flow": 5}, r"flow=5: .* write flow.SETTING=VALUE"),
-        ({"flaw": {"hidden": 32}}, "no detector 'flaw' to change; did you mean 'flow'"),
+        ({"vq-512": {"hiden": 32}}, "did you mean 'hidden'"),
+        ({"vq-512": 5}, r"vq-512=5: .* write vq-512.SETTING=VALUE"),
+        ({"vq-521": {"hidden": 32}}, "no detector 'vq-521' to change; did you mean 'vq-512'"),
     ):
         with pytest.raises(UsageError, match=message):
-            [one.detector_settings() for one in choose_configurations(study, ["flow", "lut-456"], changes=wrong)]
+            [one.detector_settings() for one in choose_configurations(study, ["vq-512", "lut-456"], changes=wrong)]

@@ -101,6 +101,10 @@ def test_all_mistakes_are_listed_together() -> None:
 def test_unknown_names_and_files(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="did you mean 'gluino-lut-456'"):
         load_preset("gluino-lut-465")
+    with pytest.raises(UsageError, match="did you mean 'ddd-part-sm'"):
+        load_preset("four-top-ddd-part-sm")
+    with pytest.raises(UsageError, match="did you mean 'gluino-lut-456'"):
+        load_preset("lut-456")
     with pytest.raises(BadDataError, match="no such file"):
         load_preset(str(tmp_path / "none.toml"))
     path = tmp_path / "mine.toml"

@@ -263,16 +263,16 @@ def test_what_another_version_made_is_made_again(
 
 
 @pytest.fixture
-def forest(tmp_path: Path) -> str:
+def fisher(tmp_path: Path) -> str:
     """A configuration that needs no training to speak of."""
-    toml = tmp_path / "forest.toml"
-    toml.write_text('[detector]\nkind = "isolation-forest"\nn_trees = 10\n')
+    toml = tmp_path / "fisher.toml"
+    toml.write_text('[detector]\nkind = "trivial"\n')
     return str(toml)
 
 
 @pytest.mark.parametrize("of", ["background", "signal"])
 def test_with_negative_weights_what_can_be_measured_is_measured(
-    files: Path, tmp_path: Path, forest: str, of: str
+    files: Path, tmp_path: Path, fisher: str, of: str
 ) -> None:
     for name in ("background", "light"):
         events = read_events(files / f"{name}.parquet")
@@ -281,16 +281,16 @@ def test_with_negative_weights_what_can_be_measured_is_measured(
     inputs = EventFiles(
         (tmp_path / "background.parquet",), (tmp_path / "light.parquet",), data=(files / "data.parquet",)
     )
-    run, listener = new_run(tmp_path / "out", inputs, only=[forest], changes={})
+    run, listener = new_run(tmp_path / "out", inputs, only=[fisher], changes={})
     run.run()
     told = [note for note in listener.notes if "negative weights" in note]
     assert told[0].startswith("warning: 300 of these 3,000 events have negative weights: besides the AUC")
     metrics = json.loads((tmp_path / "out" / "results" / "metrics.json").read_text())
-    row = next(row for row in metrics["rows"] if row["name"] == "forest")
+    row = next(row for row in metrics["rows"] if row["name"] == "fisher")
     assert row["metrics"]["auc"]["value"] > 0.7
     assert row["metrics"]["signal_efficiency"]["0.01"] is None
-    assert 0 < Calibration.load(tmp_path / "out" / "calibrations" / "forest").achieved.value <= 0.1
-    assert (tmp_path / "out" / "flagged" / "forest.parquet").exists()
+    assert 0 < Calibration.load(tmp_path / "out" / "calibrations" / "fisher").achieved.value <= 0.1
+    assert (tmp_path / "out" / "flagged" / "fisher.parquet").exists()
     assert "neg. weights" in (tmp_path / "out" / "results" / "summary.md").read_text()
 
 
@@ -336,19 +336,19 @@ def test_by_default_ours_is_compared_with_the_published_method() -> None:
     }
 
 
-def test_without_signal_there_are_scores_thresholds_and_a_report(files: Path, tmp_path: Path, forest: str) -> None:
-    run, listener = new_run(tmp_path / "out", EventFiles((files / "background.parquet",)), only=[forest], changes={})
+def test_without_signal_there_are_scores_thresholds_and_a_report(files: Path, tmp_path: Path, fisher: str) -> None:
+    run, listener = new_run(tmp_path / "out", EventFiles((files / "background.parquet",)), only=[fisher], changes={})
     run.run()
     assert listener.done == [
         "background",
-        "detector forest",
-        "scores forest",
-        "calibration forest",
-        "figures forest",
+        "detector fisher",
+        "scores fisher",
+        "calibration fisher",
+        "figures fisher",
         "report",
     ]
     assert not (tmp_path / "out" / "results").exists()
-    assert "Scores of forest" in (tmp_path / "out" / "report.html").read_text()
+    assert "Scores of fisher" in (tmp_path / "out" / "report.html").read_text()
     assert any("cannot say why" in note for note in listener.notes)
 
 

@@ -14,10 +14,10 @@ from unmask.tokenizers.lookup_table import LookupTableTokenizer
 from unmask.tokenizers.vqvae import VQVAE_TRAINING, VQVAETokenizer
 
 
-def tiny_vqvae(**options: bool) -> VQVAETokenizer:
+def tiny_vqvae() -> VQVAETokenizer:
     """As small and as briefly trained as can be."""
     training = replace(VQVAE_TRAINING, max_epochs=2, batch_size=100, device="cpu")
-    return VQVAETokenizer(16, latent=4, hidden=8, n_heads=2, n_blocks=1, training=training, **options)
+    return VQVAETokenizer(16, latent=4, hidden=8, n_heads=2, n_blocks=1, training=training)
 
 
 #: name -> makes a fresh, unfitted tokenizer; add a line to put another one through the suite.
@@ -29,9 +29,8 @@ TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {
         2, edges={"pt_mev": [5e4], "abs_eta": [0.9], "met_mev": [1e5]}
     ),
     "lookup table, few features": lambda: LookupTableTokenizer(features=("type", "pt"), met_phi=False),
-    "lookup table, symmetric": lambda: LookupTableTokenizer(rotate_to="leading", reflect=True, signed_eta=True),
+    "lookup table, signed eta": lambda: LookupTableTokenizer(signed_eta=True),
     "VQ-VAE": tiny_vqvae,
-    "VQ-VAE with types": lambda: tiny_vqvae(with_type=True, phi_as_sin_cos=True),
 }
 
 

@@ -1,4 +1,4 @@
-"""Look-up table: hand-computed tokens, edges, switches, symmetries and words."""
+"""Look-up table: hand-computed tokens, edges, switches and words."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 from tests.tokenizers.contract import make_events
+from unmask.artifacts import load_artifact, save_artifact
 from unmask.errors import ArtifactError, BadDataError, UsageError
 from unmask.events.event_set import EventSet, concatenate_events
 from unmask.events.objects import OBJECTS
+from unmask.tokenizers import load_tokenizer
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
 
 PI = np.float32(np.pi)
@@ -216,62 +218,6 @@ def test_types_and_charges_that_share_a_token() -> None:
     assert groups("pt") == [2] * 7
 
 
-def turned(events: EventSet, angle: float) -> EventSet:
-    phi = {
-        name: np.angle(np.exp(1j * (getattr(events, name) + angle))).astype(np.float32) for name in ("phi", "met_phi")
-    }
-    return replace(events, **{**phi, "phi": np.where(events.is_object, phi["phi"], 0)})
-
-
-def mirrored(events: EventSet, *columns: str) -> EventSet:
-    return replace(events, **{name: -getattr(events, name) for name in columns})
-
-
-@pytest.mark.parametrize("rotate_to", ["met", "leading"])
-@pytest.mark.parametrize("n_bins", [5, 6])
-def test_rotated_events_have_the_same_tokens(rotate_to: str, n_bins: int) -> None:
-    events = concatenate_events([make_events(100, seed=4), make_events(5, n_objects=0)])
-    tokenizer = LookupTableTokenizer(n_bins, rotate_to=rotate_to).fit(TRAIN)
-    plain = LookupTableTokenizer(n_bins).fit(TRAIN)
-    assert tokenizer.encode(turned(events, 1.1)).equals(tokenizer.encode(events))
-    assert not plain.encode(turned(events, 1.1)).equals(plain.encode(events))
-    direction = tokenizer.encode(events).tokens[:, 19]
-    at_zero = 7 * n_bins**3 + n_bins + n_bins // 2 + 1
-    if rotate_to == "met":
-        assert set(direction) == {at_zero}
-    else:
-        assert set(direction[:100]) == set(range(tokenizer.n_codes - n_bins + 1, tokenizer.n_codes + 1))
-        assert set(direction[100:]) == {at_zero}
-
-
-def test_rotation_keeps_angles_between_objects() -> None:
-    event = one_event((1, 9e4, 0.0, 3.0), (2, 5e4, 0.0, -3.0), met_phi=2.0)
-    to_leading, to_met = (explicit(features=("phi",), rotate_to=to) for to in ("leading", "met"))
-    # The second jet is 0.28 rad past the first, the MET 1 rad before it.
-    assert tokens_of(to_leading, event)[:2] == [3, 3]
-    assert tokens_of(to_leading, event)[19] == 4 + 4 + 2
-    assert tokens_of(to_met, event)[:2] == [3, 3]
-    assert tokens_of(to_met, one_event((1, 9e4, 0.0, 3.0), met_phi=-3.0))[0] == 2
-
-
-@pytest.mark.parametrize("rotate_to", [None, "met", "leading"])
-@pytest.mark.parametrize("columns", [("eta",), ("phi", "met_phi"), ("eta", "phi", "met_phi")])
-def test_mirrored_events_have_the_same_tokens(rotate_to: str | None, columns: tuple[str, ...]) -> None:
-    events = concatenate_events([make_events(100, seed=4), make_events(5, n_objects=0)])
-    options = {"rotate_to": rotate_to, "signed_eta": True}
-    tokenizer = LookupTableTokenizer(6, reflect=True, **options).fit(TRAIN)
-    plain = LookupTableTokenizer(6, **options).fit(TRAIN)
-    assert tokenizer.encode(mirrored(events, *columns)).equals(tokenizer.encode(events))
-    assert not plain.encode(mirrored(events, *columns)).equals(plain.encode(events))
-
-
-def test_edges_are_learnt_from_mirrored_events() -> None:
-    """The leading object then has eta >= 0, which moves the quantiles of eta."""
-    events = make_events(400, n_objects=1)
-    tokenizer = LookupTableTokenizer(reflect=True, signed_eta=True).fit(events)
-    np.testing.assert_array_equal(tokenizer.edges_["eta"], LookupTableTokenizer().fit(events).edges_["abs_eta"])
-
-
 def test_signed_eta_tells_the_sides_apart() -> None:
     signed = explicit(signed_eta=True, edges={**EDGES, "eta": [-1, 0, 1]}, features=("eta",))
     assert [tokens_of(signed, one_event((1, 5e4, eta, 0.0)))[0] for eta in (-2, -1, -0.5, 0, 2)] == [1, 2, 2, 3, 4]
@@ -330,7 +276,6 @@ def test_bins_table() -> None:
         ({"features": ("type", "ptt")}, "unknown feature 'ptt'; did you mean 'pt'"),
         ({"features": "pt"}, "features is 'pt'; accepted: some of type, charge, pt, eta, phi"),
         ({"features": ()}, "features is"),
-        ({"rotate_to": "jet"}, "rotate_to is 'jet'; accepted: None, 'met' or 'leading'"),
     ],
 )
 def test_arguments_that_cannot_be_used(options: dict[str, object], match: str) -> None:
@@ -358,3 +303,15 @@ def test_torch_is_never_imported(tmp_path: Path) -> None:
         "sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program, tmp_path / "tokenizer"], check=True)
+
+
+def test_tokenizers_of_earlier_versions_are_read_unless_they_turned_events(tmp_path: Path) -> None:
+    fitted = LookupTableTokenizer(3).fit(TRAIN)
+    fitted.save(tmp_path / "new")
+    artifact = load_artifact(tmp_path / "new")
+    for rotate_to, folder in ((None, tmp_path / "plain"), ("met", tmp_path / "turned")):
+        settings = artifact.settings | {"rotate_to": rotate_to, "reflect": False}
+        save_artifact(folder, replace(artifact, settings=settings))
+    assert LookupTableTokenizer.load(tmp_path / "plain").encode(TRAIN).equals(fitted.encode(TRAIN))
+    with pytest.raises(ArtifactError, match="fitted with rotate_to, which this unmask does not have; fit it again"):
+        load_tokenizer(tmp_path / "turned")

@@ -55,18 +55,6 @@ def test_it_learns_to_reconstruct_with_all_its_codes(trained: VQVAETokenizer) ->
     assert trained.history_[-1].further["usage"] >= 0.95
 
 
-def test_it_learns_types_and_sin_and_cos_of_phi() -> None:
-    training = replace(VQVAE_TRAINING, max_epochs=10, batch_size=25, learning_rate=5e-3, device="cpu")
-    options = {"with_type": True, "phi_as_sin_cos": True}
-    tokenizer = tiny(n_codes=32, training=training, **options).fit(make_events(500, seed=5), VALIDATION)
-    true, decoded = kinematics_of(VALIDATION), tokenizer.reconstruct(VALIDATION)
-    is_real = true.types != 0
-    assert not decoded.types[~is_real].any()
-    assert np.mean(decoded.types[is_real] == true.types[is_real]) > 0.5  # guessing gives 1 in 8
-    assert np.abs(decoded.phi).max() <= np.float32(np.pi)
-    assert tokenizer.validation_report_["rms_met_phi"] <= np.pi
-
-
 def test_the_report_is_about_the_reconstruction(trained: VQVAETokenizer) -> None:
     decoded, report, is_object = trained.reconstruct(VALIDATION), trained.validation_report_, VALIDATION.is_object
     pt = decoded.pt_mev[:, 1:][is_object]
@@ -111,15 +99,13 @@ def test_no_met_is_a_small_met(fitted: VQVAETokenizer) -> None:
 
 
 def test_features_and_physical_values_are_inverse() -> None:
-    for phi_as_sin_cos in (False, True):
-        scale = FeatureScale.fit(TRAIN, phi_as_sin_cos=phi_as_sin_cos)
-        features, types = scale.features_of(TRAIN)
-        is_real = types != 0
-        np.testing.assert_allclose(features[is_real].mean(axis=0), 0, atol=1e-4)
-        np.testing.assert_allclose(features[is_real].std(axis=0), 1, atol=1e-4)
-        assert not features[~is_real].any()
-        for mine, true in zip(scale.kinematics(features, is_real)[:4], kinematics_of(TRAIN)[:4], strict=True):
-            np.testing.assert_allclose(mine, true, rtol=1e-4, atol=1e-5)
+    scale = FeatureScale.fit(TRAIN)
+    features, is_real = scale.features_of(TRAIN)
+    np.testing.assert_allclose(features[is_real].mean(axis=0), 0, atol=1e-4)
+    np.testing.assert_allclose(features[is_real].std(axis=0), 1, atol=1e-4)
+    assert not features[~is_real].any()
+    for mine, true in zip(scale.kinematics(features, is_real)[:4], kinematics_of(TRAIN)[:4], strict=True):
+        np.testing.assert_allclose(mine, true, rtol=1e-4, atol=1e-5)
 
 
 def test_chunks_do_not_change_tokens(fitted: VQVAETokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,8 +172,8 @@ def test_columns_that_never_change_are_refused() -> None:
     with pytest.raises(BadDataError, match=r"eta of all objects and MET is the same number in 300 events"):
         tiny().fit(no_eta, VALIDATION)
     no_phi = replace(TRAIN, phi=np.zeros_like(TRAIN.phi), met_phi=np.zeros_like(TRAIN.met_phi))
-    with pytest.raises(BadDataError, match=r"sin phi and cos phi of all"):
-        tiny(phi_as_sin_cos=True).fit(no_phi, VALIDATION)
+    with pytest.raises(BadDataError, match=r"phi of all"):
+        tiny().fit(no_phi, VALIDATION)
 
 
 @pytest.mark.parametrize("token", [-1, 17])

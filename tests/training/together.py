@@ -16,11 +16,10 @@ from safetensors.torch import save_file
 from tests.conftest import _make_events
 from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.errors import UnmaskError
-from unmask.networks.vector_quantizer import VectorQuantizer
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
 from unmask.tokenizers.vqvae import VQVAETokenizer
 from unmask.training import EpochRecord, Reporter, TrainingSettings
-from unmask.training.distributed import Processes, join_processes, leave_together
+from unmask.training.distributed import wait_for_all
 
 # Two processes have 31 and 32 events of a batch.
 TRAINING = TrainingSettings(
@@ -78,29 +77,6 @@ def write(path: Path, history: list[EpochRecord], network: torch.nn.Module) -> N
     save_file(state, path.with_suffix(".safetensors"))
 
 
-def quantize(processes: Processes) -> dict[str, torch.Tensor]:
-    """Quantise a batch with dead codes, and see what becomes of the codebook and where the gradients point."""
-    torch.manual_seed(3)
-    quantizer = VectorQuantizer(12, 4)
-    quantizer.usage[::2] = 0
-    latents = torch.randn(9, 5, 4)
-    is_real = torch.rand(9, 5) < 0.7
-    is_real[:, 0] = True
-    torch.manual_seed(3 + processes.rank)
-    result = quantizer(processes.part(latents), processes.part(is_real))
-    loss = result.codebook_term + 0.1 * result.usage_divergence
-    part = len(result.codes) / 9
-    (part * loss).backward()
-    assert quantizer.codebook.grad is not None
-    processes.add_up(loss.detach(), quantizer.codebook.grad.view(-1))
-    return {
-        "codebook": quantizer.codebook.detach(),
-        "usage": quantizer.usage,
-        "loss": loss.detach(),
-        "gradient": quantizer.codebook.grad,
-    }
-
-
 def refusals(folder: Path, rank: int) -> list[str]:
     """What is said of a checkpoint that only the first process sees, of other settings, and of too small a batch."""
     messages = []
@@ -123,7 +99,6 @@ def in_each_process(folder: Path) -> None:
         # Folders of their own, to show which process writes.
         write(folder / kind / f"process-{rank}", *train(kind, folder / kind / f"run-{rank}"))
     write(folder / "resumed" / f"process-{rank}", *train("padding-predicted", folder / "begun-by-one"))
-    save_file(quantize(join_processes(torch.device("cpu"))), folder / f"quantized-{rank}.safetensors")
     (folder / f"refusals-{rank}.json").write_text(json.dumps(refusals(folder, rank)))
 
 
@@ -131,7 +106,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     if sys.argv[1] == "whole":
         in_each_process(Path(sys.argv[2]))
-        leave_together()
+        wait_for_all()
         os._exit(0)  # as the command line does, since taking the connections apart can abort
     else:
         train("padding-predicted", Path(sys.argv[2]) / "run", reporter=InThirdEpoch(kill))

@@ -153,9 +153,9 @@ def test_what_cannot_be_tuned_is_refused() -> None:
     with pytest.raises(UsageError, match="nothing to tune; choose a VQ-VAE: four-top-vq-512"):
         Plan(target="tokenizer", preset=load_preset("gluino-lut-456"))
     with pytest.raises(UsageError, match=r"does not exist \(ddd has none\); choose a VQ-VAE"):
-        Plan(target="tokenizer", preset=load_preset("gluino-ddd-part-sm"))
+        Plan(target="tokenizer", preset=load_preset("ddd-part-sm"))
     with pytest.raises(UsageError, match=r"is a ddd detector; only masked-token .*gluino-lut-456"):
-        Plan(target="detector", preset=load_preset("gluino-ddd-part-sm"), padding="predict")
+        Plan(target="detector", preset=load_preset("ddd-part-sm"), padding="predict")
     with pytest.raises(UsageError, match="fit it first"):
         Plan(target="detector", preset=load_preset("gluino-vq-512"), padding="predict")
 

@@ -63,7 +63,7 @@ def train(
     from unmask.errors import UsageError
     from unmask.studies.presets import default_preset, load_preset
     from unmask.tokenizers import load_tokenizer
-    from unmask.training.distributed import leave_together
+    from unmask.training.distributed import wait_for_all
 
     if preset and detector:
         raise UsageError("--preset names a detector already; leave out --detector, or --preset")
@@ -82,7 +82,7 @@ def train(
         fitted = chosen.new_tokenizer(tokenizer_changes)
     new = chosen.new_detector(fitted, changes, shared)
     check_can_save(out)
-    events, held_out = training_and_validation(reading, validation, seed, with_signal=new.sees_signal)
+    events, held_out = training_and_validation(reading, validation, seed)
     run_folder = run_folder_of(out)
     if tokenizer is None and fitted is not None:
         fit_tokenizer(fitted, events, held_out, run_folder / "tokenizer")
@@ -102,7 +102,7 @@ def train(
         facts = f"{len(events):,} events"
     if IS_FIRST_PROCESS:
         new.save(out)
-    leave_together()
+    wait_for_all()
     console.print(f"{facts} -> {out}", highlight=False, soft_wrap=True)
 
 

@@ -72,19 +72,18 @@ def _check_groups(settings: dict[str, Any], within: str = "") -> None:
 
 
 def training_and_validation(
-    reading: Reading, validation_files: list[Path] | None, seed: int, *, with_signal: bool = False
+    reading: Reading, validation_files: list[Path] | None, seed: int
 ) -> tuple[EventSet, EventSet]:
-    """Read the events to learn from, and those to validate on; signal is refused unless it is wanted."""
+    """Read the events to learn from, and those to validate on; signal is refused."""
     from unmask.cli.console import note
     from unmask.errors import UsageError
     from unmask.events.event_set import concatenate_events
     from unmask.events.fingerprints import SeenEvents
-    from unmask.events.splits import split_all, split_background
+    from unmask.events.splits import split_background
     from unmask.tokenizers.base import check_background
 
     events = concatenate_events(list(reading.stream()))
-    if not with_signal:
-        check_background(events)
+    check_background(events)
     if validation_files:
         training, validation = events, concatenate_events(list(reading.stream(validation_files)))
         n_shared = int(SeenEvents.of(training).contains(validation).sum())
@@ -94,7 +93,7 @@ def training_and_validation(
                 "stop a training that learns them by heart; give others, or leave out --validation"
             )
     else:
-        training, validation, test = (split_all if with_signal else split_background)(events, seed=seed)
+        training, validation, test = split_background(events, seed=seed)
         note(f"split by seed {seed}: {len(test):,} test events are left alone")
     reading.report_skipped()
     note(f"learning from {len(training):,} events, validating on {len(validation):,}")

@@ -70,9 +70,9 @@ def fit(
     if IS_FIRST_PROCESS:
         tokenizer.save(out)
     if tokenizer.kind == "vqvae":
-        from unmask.training.distributed import leave_together
+        from unmask.training.distributed import wait_for_all
 
-        leave_together()
+        wait_for_all()
     console.print(f"{tokenizer.n_codes:,} codes, sequences of {tokenizer.sequence_length} -> {out}", highlight=False)
     _show_report(tokenizer)
 

@@ -18,17 +18,12 @@ _CLASSES: dict[str, tuple[str, str]] = {
     "ddd": ("ddd", "DDDDetector"),
     "deep-svdd": ("deep_svdd", "DeepSVDDDetector"),
     "drocc": ("drocc", "DROCCDetector"),
-    "supervised-bound": ("supervised_bound", "SupervisedBound"),
-    "flow": ("flow", "FlowDetector"),
-    "beta-vae": ("beta_vae", "BetaVAEDetector"),
-    "isolation-forest": ("isolation_forest", "IsolationForestDetector"),
     "trivial": ("trivial", "TrivialDetector"),
-    "combination": ("combination", "CombinationDetector"),
 }
-#: What can be trained; a combination is made of what is trained already.
-KINDS: tuple[str, ...] = tuple(kind for kind in _CLASSES if kind != "combination")
+KINDS: tuple[str, ...] = tuple(_CLASSES)
 #: Kinds of earlier versions, whose models can no longer be read.
-_FORMER = ("replaced-object", "likelihood-ratio", "joint-tail")
+_FORMER = {"replaced-object", "likelihood-ratio", "joint-tail", "supervised-bound"}
+_FORMER |= {"flow", "beta-vae", "isolation-forest", "combination"}
 
 
 def detector_class(kind: str) -> type[Detector]:
@@ -49,8 +44,8 @@ def load_detector(folder: str | Path) -> Detector:
     artifact = load_artifact(folder)
     if artifact.kind in _FORMER:
         raise ArtifactError(
-            f"holds a {artifact.kind} detector of an earlier version, which this unmask cannot read; train it again "
-            "with unmask train",
+            f"holds a {artifact.kind} detector of an earlier version, which this unmask cannot read; train one of "
+            "those that unmask list shows",
             path=folder,
         )
     if artifact.kind not in _CLASSES:

@@ -35,8 +35,6 @@ class Detector(ABC):
 
     #: Name in the manifest of a saved detector.
     kind: ClassVar[str]
-    #: Whether it learns from labelled signal, and so is no detector of the unknown but a bound.
-    sees_signal: ClassVar[bool] = False
     #: Arguments of the constructor that are saved in folders of their own, or are shorthands, and so are no settings.
     _not_settings: ClassVar[tuple[str, ...]] = ("tokenizer", "seed")
 
@@ -68,12 +66,8 @@ class Detector(ABC):
             "processes": train.process_names.counts(),
             "files": train.file_names.counts(),
         }
-        self.seen_ = self._learnt_from(train)
+        self.seen_ = SeenEvents.of(train)
         return self
-
-    def _learnt_from(self, train: EventSet) -> SeenEvents | None:
-        """The events to be known again after a fit."""
-        return SeenEvents.of(train)
 
     def _check_events(self, train: EventSet, validation: EventSet) -> None:
         for events in (train, validation):

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
-How = Literal["average", "and", "or", "product"]
+Rule = Literal["average", "and", "or", "product"]
 
 #: The share of background whose scores say how the tail falls off beyond the largest of them.
 TAIL_SHARE = 0.05
@@ -94,7 +94,7 @@ class BackgroundTail:
 
 
 #: From minus log p of several scores, (n_scores, n_events), to one score; larger is more anomalous.
-COMBINE: dict[How, Callable[[Array], Array]] = {
+COMBINE: dict[Rule, Callable[[Array], Array]] = {
     # Minus the logarithm of the mean p-value has the order of the mean of the ranks 1 - p, but does not round to 1.
     "average": lambda minus_log_p: np.log(len(minus_log_p)) - np.logaddexp.reduce(-minus_log_p, axis=0),
     "and": lambda minus_log_p: minus_log_p.min(axis=0),

@@ -169,6 +169,14 @@ def stream_scores(path: str | Path, *, chunk_events: int = 200_000) -> Iterator[
                 yield scores
 
 
+def origin_of_file(path: Path) -> dict[str, Json]:
+    """Provenance of a scores file; empty for one that unmask did not write."""
+    if _is_plain(path):
+        return {}
+    with open_table(path, SCORES_TABLE) as (_, facts):
+        return dict(facts.get("provenance") or {})
+
+
 def _check_labels(label: npt.NDArray[Any], path: Path) -> None:
     wrong = label[~np.isin(label, list(LABEL_NAMES))]
     if len(wrong):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from unmask.artifacts import Json
 from unmask.detectors.base import Detector
-from unmask.detectors.p_values import COMBINE, BackgroundTail, How
+from unmask.detectors.p_values import COMBINE, BackgroundTail, Rule
 from unmask.errors import UsageError, nearest
 from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import fingerprints
@@ -27,7 +27,7 @@ _FOUR: dict[str, Callable[[EventSet], npt.NDArray[Any]]] = {
     "met": lambda events: events.met_mev,
     "n-b-jets": lambda events: events.n_b_jets,
 }
-_OF_ALL_FOUR: dict[str, How] = {"fisher": "product", "smallest": "or"}
+_OF_ALL_FOUR: dict[str, Rule] = {"fisher": "product", "smallest": "or"}
 
 
 class TrivialDetector(Detector):

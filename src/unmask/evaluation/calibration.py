@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from unmask.artifacts import Artifact, Json, load_artifact, provenance, save_artifact
-from unmask.detectors.scores import SCORES_TABLE, Scores, concatenate_scores, stream_scores
+from unmask.detectors.scores import Scores, concatenate_scores, origin_of_file, stream_scores
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.comparison import select
 from unmask.evaluation.intervals import Estimate, clopper_pearson
@@ -19,7 +19,7 @@ from unmask.evaluation.ranked_scores import FloatArray
 from unmask.evaluation.roc import MIN_BACKGROUND_EVENTS
 from unmask.events.event_set import SIGNAL
 from unmask.events.identity import IDENTITY_TYPES, identity_to_arrow
-from unmask.tables import TableKind, TableWriter, open_table, table_files
+from unmask.tables import TableKind, TableWriter, table_files
 
 KIND = "calibration"
 _P_VALUES = ("p_value", "p_value_low", "p_value_high")
@@ -44,9 +44,8 @@ class ScoredBy:
         found = {}
         for path in paths:
             for part in table_files(path):
-                with open_table(part, SCORES_TABLE) as (_, facts):
-                    origin = facts.get("provenance", {})
-                    found[cls(origin.get("model"), origin.get("score"))] = part
+                origin = origin_of_file(part)
+                found[cls(origin.get("model"), origin.get("score"))] = part
         if len(found) > 1:
             one, other = list(found.items())[:2]
             raise UsageError(f"{one[1]} and {other[1]} hold scores of different models ({one[0]} and {other[0]})")

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.errors import UsageError
-from unmask.events.event_set import BACKGROUND, SIGNAL, EventSet
+from unmask.events.event_set import SIGNAL, EventSet
 
 #: The splits by name; the code of a split is its place here.
 SPLITS = ("train", "validation", "test")
@@ -126,12 +126,5 @@ def split_background(
             f"{n_signal:,} of {len(events):,} events are labelled signal; "
             "signal is never split: all signal events are test events"
         )
-    return split_all(events, seed=seed, fractions=fractions)
-
-
-def split_all(
-    events: EventSet, *, seed: int = 0, fractions: tuple[float, float, float] = DEFAULT_FRACTIONS
-) -> tuple[EventSet, EventSet, EventSet]:
-    """Split signal too, as only a bound that learns from labels may; background goes where it always goes."""
-    split = assign_split(events.with_label(BACKGROUND), seed=seed, fractions=fractions)
+    split = assign_split(events, seed=seed, fractions=fractions)
     return events[split == TRAIN], events[split == VALIDATION], events[split == TEST]

@@ -56,11 +56,9 @@ class NormFormer(nn.Module):
         self.blocks = nn.ModuleList(NormFormerBlock(hidden, n_heads) for _ in range(n_blocks))
         self.out = nn.Linear(hidden, n_out)
 
-    def forward(self, x: Tensor, is_real: Tensor | None, extra: Tensor | None = None) -> Tensor:
-        """Map ``x`` (batch, sequence, n_in); ``extra`` is added to the hidden representation before the blocks."""
+    def forward(self, x: Tensor, is_real: Tensor | None) -> Tensor:
+        """Map ``x`` (batch, sequence, n_in)."""
         x = self.into(x)
-        if extra is not None:
-            x = x + extra
         for block in self.blocks:
             x = block(x, is_real)
         out: Tensor = self.out(x)
@@ -87,7 +85,6 @@ class NormFormerVQVAE(nn.Module):
     n_features : features of a position, standardised.
     n_codes, latent, hidden, n_heads, n_blocks : sizes; the MLPs are twice as wide as ``hidden``.
     alpha, beta, gamma : weights of the quantizer's terms, of the usage divergence, and of commitment within ``alpha``.
-    n_types : with types of positions as a further input and target, their number without padding; else 0.
     """
 
     def __init__(
@@ -102,48 +99,34 @@ class NormFormerVQVAE(nn.Module):
         alpha: float,
         beta: float,
         gamma: float,
-        n_types: int = 0,
     ) -> None:
         super().__init__()
         self.alpha, self.beta, self.gamma = alpha, beta, gamma
-        self.n_features, self.n_types = n_features, n_types
+        self.n_features = n_features
         self.encoder = NormFormer(n_features, latent, hidden=hidden, n_heads=n_heads, n_blocks=n_blocks)
         self.quantizer = VectorQuantizer(n_codes, latent)
-        self.decoder = NormFormer(latent, n_features + n_types, hidden=hidden, n_heads=n_heads, n_blocks=n_blocks)
-        self.type_embedding = nn.Embedding(n_types + 1, hidden) if n_types else None
+        self.decoder = NormFormer(latent, n_features, hidden=hidden, n_heads=n_heads, n_blocks=n_blocks)
 
-    def encode(self, features: Tensor, is_real: Tensor | None, types: Tensor | None = None) -> Tensor:
+    def encode(self, features: Tensor, is_real: Tensor | None) -> Tensor:
         """Latent vectors (batch, sequence, latent) before quantisation; ``is_real`` None means that all are.
 
         What padding holds must be finite, as 0 times anything else is not 0.
         """
-        extra = None
-        if self.type_embedding is not None:
-            assert types is not None, "this network needs the types"
-            extra = self.type_embedding(types)
-        latents = self.encoder(features, is_real, extra)
+        latents = self.encoder(features, is_real)
         # Of one length: otherwise the encoder can lower its error by growing away from the codebook.
         return functional.rms_norm(latents, latents.shape[-1:])
 
-    def decode(self, codes: Tensor, is_real: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Features (batch, sequence, n_features) of ``codes`` (batch, sequence), and types if the network has them."""
-        decoded = self.decoder(functional.embedding(codes, self.quantizer.codebook), is_real)
-        types = decoded[..., self.n_features :].argmax(-1) + 1 if self.n_types else None
-        return decoded[..., : self.n_features], types
+    def decode(self, codes: Tensor, is_real: Tensor | None) -> Tensor:
+        """Features (batch, sequence, n_features) of ``codes`` (batch, sequence)."""
+        decoded: Tensor = self.decoder(functional.embedding(codes, self.quantizer.codebook), is_real)
+        return decoded
 
-    def forward(self, features: Tensor, is_real: Tensor, types: Tensor | None = None) -> Reconstruction:
-        """Reconstruct ``features`` (batch, sequence, n_features); ``is_real`` and ``types`` are (batch, sequence)."""
+    def forward(self, features: Tensor, is_real: Tensor) -> Reconstruction:
+        """Reconstruct ``features`` (batch, sequence, n_features); ``is_real`` is (batch, sequence)."""
         features = features.masked_fill(~is_real.unsqueeze(-1), 0)
-        quantized = self.quantizer(self.encode(features, is_real, types), is_real)
-        decoded = self.decoder(quantized.latents, is_real).float()
-        reconstructed = decoded[..., : self.n_features]
-        reconstruction_loss = masked_mean((reconstructed - features).square().mean(-1), is_real, self.training)
-        if self.n_types:
-            assert types is not None, "this network needs the types"
-            target = (types - 1).clamp_min(0)  # padding has no class; its entry is not counted
-            scores = decoded[..., self.n_features :].transpose(1, 2)
-            entropies = functional.cross_entropy(scores, target, reduction="none")
-            reconstruction_loss = reconstruction_loss + masked_mean(entropies, is_real, self.training)
+        quantized = self.quantizer(self.encode(features, is_real), is_real)
+        reconstructed = self.decoder(quantized.latents, is_real).float()
+        reconstruction_loss = masked_mean((reconstructed - features).square().mean(-1), is_real)
         quantizer_loss = quantized.codebook_term + self.gamma * quantized.commitment_term
         loss = reconstruction_loss + self.alpha * quantizer_loss + self.beta * quantized.usage_divergence
         return Reconstruction(reconstructed, quantized.codes, loss, reconstruction_loss)

@@ -8,8 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unmask.networks.shared_batch import of_first_process, sum_before, sum_over_processes
-
 #: Weight of the newest batch in the running usage of the codes: a memory of some thirty batches.
 USAGE_RATE = 0.03
 #: A code whose share of the positions falls below this part of the even share 1/K is given a new place.
@@ -29,8 +27,7 @@ class Quantized(NamedTuple):
 class VectorQuantizer(nn.Module):
     """Nearest entry of a learned codebook (van den Oord et al., arXiv:1711.00937), blind to padding.
 
-    In training mode, codes that hardly any vector has chosen lately are moved onto vectors of the current batch, and
-    the statistics are those of the batch that all processes share.
+    In training mode, codes that hardly any vector has chosen lately are moved onto vectors of the current batch.
     Nothing here waits for the device or branches on data, so that a training step can be a CUDA graph.
     """
 
@@ -70,8 +67,8 @@ class VectorQuantizer(nn.Module):
                 codes=codes,
                 # Squared norms as in the paper, not means over the latent dimension: with those the encoder outruns
                 # its codebook.
-                codebook_term=masked_mean((entries - latents.detach()).square().sum(-1), is_real, self.training),
-                commitment_term=masked_mean((entries.detach() - latents).square().sum(-1), is_real, self.training),
+                codebook_term=masked_mean((entries - latents.detach()).square().sum(-1), is_real),
+                commitment_term=masked_mean((entries.detach() - latents).square().sum(-1), is_real),
                 usage_divergence=self._usage_divergence(latents.detach(), distances, is_real),
             )
 
@@ -82,29 +79,23 @@ class VectorQuantizer(nn.Module):
         the squared distance to the nearest code: as soft as the codebook is coarse, whatever the size of the vectors.
         """
         nearest = latents.square().sum(-1) + distances.detach().amin(-1)
-        temperature = masked_mean(nearest, is_real, self.training).clamp_min(1e-6)
+        temperature = masked_mean(nearest, is_real).clamp_min(1e-6)
         soft = torch.softmax(distances * (-1 / temperature), -1)
-        usage, n_real = is_real.flatten().to(soft.dtype) @ soft.flatten(0, 1), is_real.sum()
-        if self.training:
-            usage, n_real = sum_over_processes(usage), sum_over_processes(n_real)
-        usage = usage / n_real
+        usage = is_real.flatten().to(soft.dtype) @ soft.flatten(0, 1) / is_real.sum()
         return (usage * (usage * self.n_codes).clamp_min(1e-12).log()).sum()
 
     @torch.no_grad()
     def _count(self, codes: Tensor, is_real: Tensor) -> None:
         counts = torch.zeros_like(self.usage).index_add_(0, codes.flatten(), is_real.flatten().float())
-        self.usage.lerp_(sum_over_processes(counts) / sum_over_processes(is_real.sum()), USAGE_RATE)
+        self.usage.lerp_(counts / is_real.sum(), USAGE_RATE)
 
     @torch.no_grad()
     def _revive(self, latents: Tensor, is_real: Tensor) -> None:
         """Move the codes that are hardly used onto vectors drawn from the real positions."""
         n_up_to = is_real.flatten().cumsum(0)
-        drawn = of_first_process(torch.rand(self.n_codes, device=latents.device))
-        # The how-manieth real position of the batch that all processes share, and then of this one's part.
-        draws = (drawn * sum_over_processes(n_up_to[-1])).long() - sum_before(n_up_to[-1])
-        is_here = (draws >= 0) & (draws < n_up_to[-1])
+        draws = (torch.rand(self.n_codes, device=latents.device) * n_up_to[-1]).long()
         places = torch.searchsorted(n_up_to, draws, right=True).clamp_max(len(n_up_to) - 1)
-        found = sum_over_processes(torch.where(is_here[:, None], latents.flatten(0, 1)[places], 0))
+        found = latents.flatten(0, 1)[places]
         is_dead = self.usage < REVIVAL_SHARE / self.n_codes
         self.codebook.copy_(torch.where(is_dead[:, None], found, self.codebook))
         self.usage.copy_(torch.where(is_dead, 1 / self.n_codes, self.usage))
@@ -124,9 +115,6 @@ class VectorQuantizer(nn.Module):
         self.usage.fill_(1 / self.n_codes)
 
 
-def masked_mean(values: Tensor, is_real: Tensor, over_processes: bool = False) -> Tensor:
-    """Mean of ``values`` over the positions that are real, on request over those of all processes."""
-    total, n_real = torch.where(is_real, values, 0).sum(), is_real.sum()
-    if over_processes:
-        total, n_real = sum_over_processes(total), sum_over_processes(n_real)
-    return total / n_real
+def masked_mean(values: Tensor, is_real: Tensor) -> Tensor:
+    """Mean of ``values`` over the positions that are real."""
+    return torch.where(is_real, values, 0).sum() / is_real.sum()

@@ -124,7 +124,7 @@ def choose_configurations(
     Raises
     ------
     UsageError
-        If a name is not known or given twice, a setting does not exist, or a detector learns from signal.
+        If a name is not known or given twice, or a setting does not exist.
     """
     known = study.presets()
     shared: dict[str, Any] = {"seed": seed, "device": device} | ({"max_epochs": epochs} if epochs else {})
@@ -135,16 +135,10 @@ def choose_configurations(
             raise UsageError(f"configuration {short!r} is given twice")
         chosen[short] = preset
     everyone = [name for short, preset in chosen.items() for name in dict.fromkeys((short, preset.name))]
-    found = [
+    return [
         _configuration(short, preset, changes_for((short, preset.name), changes or {}, everyone), shared)
         for short, preset in chosen.items()
     ]
-    bounds = [one for one in found if one.new_detector(one.new_tokenizer()).sees_signal]
-    if bounds and only:
-        raise UsageError(
-            f"{bounds[0].name} learns from the signal that a study tests with; train it by itself with unmask train"
-        )
-    return [one for one in found if one not in bounds]
 
 
 def _named(name: str, study: Study) -> tuple[str, Preset]:

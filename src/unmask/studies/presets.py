@@ -83,7 +83,7 @@ def default_preset(detector: str) -> Preset:
 def changes_for(names: Collection[str], changes: Mapping[str, Any], everyone: Collection[str]) -> dict[str, Any]:
     """Of changes for several detectors those for one: what is for all of them, then what is in tables of its names.
 
-    >>> changes_for(["flow"], {"dropout": 0.1, "flow": {"dropout": 0.2}, "ddd": {"size": "light"}}, ["flow", "ddd"])
+    >>> changes_for(["a"], {"dropout": 0.1, "a": {"dropout": 0.2}, "b": {"size": "light"}}, ["a", "b"])
     {'dropout': 0.2}
     """
     for key, value in changes.items():

@@ -28,6 +28,9 @@ class Tokenizer(ABC):
     #: Name in the manifest of a saved tokenizer.
     kind: ClassVar[str]
 
+    #: Settings of earlier versions, which must be off in a saved tokenizer.
+    _former_settings: ClassVar[tuple[str, ...]] = ()
+
     #: What the tokenizer has learnt from: numbers of events, files and processes; None before :meth:`fit`.
     fitted_on_: dict[str, Json] | None = None
 
@@ -127,8 +130,12 @@ class Tokenizer(ABC):
     @classmethod
     def from_artifact(cls, artifact: Artifact, folder: str | Path) -> Self:
         """Make the tokenizer again from what was read from ``folder``."""
+        settings = dict(artifact.settings)
+        for name in cls._former_settings:
+            if settings.pop(name, None):
+                raise ArtifactError(f"fitted with {name}, which this unmask does not have; fit it again", path=folder)
         try:
-            tokenizer = cls(**artifact.settings)
+            tokenizer = cls(**settings)
             tokenizer._restore(artifact.arrays, artifact.provenance)
             tokenizer.fitted_on_ = artifact.provenance["fitted_on"]
         except (TypeError, KeyError, ValueError) as error:

@@ -11,13 +11,14 @@ import numpy.typing as npt
 from unmask.errors import BadDataError
 from unmask.events.event_set import EventSet
 from unmask.events.objects import MAX_OBJECTS, MIN_PT_MEV, N_TAGS
-from unmask.tokenizers.symmetry import wrap_phi
 
 #: The event as a whole (its MET), then the objects.
 N_POSITIONS = 1 + MAX_OBJECTS
 #: Type of the first position; the objects have their tags.
 EVENT_TYPE = N_TAGS + 1
 N_TYPES = N_TAGS + 1
+#: log E, log pT, eta and phi.
+N_FEATURES = 4
 #: MET has no lower bound and its logarithm none either; below this it is noise in any detector.
 MET_FLOOR_MEV = MIN_PT_MEV
 # Nothing at a collider has an energy of e^20 MeV; a network can still say so.
@@ -38,6 +39,18 @@ class Kinematics(NamedTuple):
     eta: FloatArray
     phi: FloatArray
     types: npt.NDArray[np.uint8] | None = None
+
+
+def wrap_phi(phi: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float32]:
+    """Bring angles into [-pi, pi] in single precision, where the two ends are the same direction.
+
+    >>> wrap_phi(np.array([0.5, 6.0]))
+    array([ 0.5      , -0.2831853], dtype=float32)
+    """
+    is_outside = np.abs(phi) > np.float32(np.pi)
+    if is_outside.any():
+        phi = np.where(is_outside, np.mod(phi.astype(np.float64) + np.pi, 2 * np.pi) - np.pi, phi)
+    return phi.astype(np.float32, copy=False)
 
 
 def types_of(events: EventSet) -> npt.NDArray[np.uint8]:
@@ -63,7 +76,7 @@ def kinematics_of(events: EventSet) -> Kinematics:
 
 @dataclass(frozen=True)
 class FeatureScale:
-    """Mean and standard deviation of log E, log pT, eta and phi (or sin phi and cos phi).
+    """Mean and standard deviation of log E, log pT, eta and phi.
 
     One scale for all positions: MET is put on the scale of the objects' energies, as in the shared layout of four
     features, so that an event without much MET has no numbers of a size that the network has not seen.
@@ -73,7 +86,7 @@ class FeatureScale:
     std: FloatArray
 
     @classmethod
-    def fit(cls, events: EventSet, *, phi_as_sin_cos: bool) -> Self:
+    def fit(cls, events: EventSet) -> Self:
         """Measure on background events.
 
         Raises
@@ -82,9 +95,9 @@ class FeatureScale:
             If a feature is the same everywhere.
         """
         is_real = types_of(events) != 0
-        features = _features(kinematics_of(events), is_real, phi_as_sin_cos)[is_real].astype(np.float64)
+        features = _features(kinematics_of(events), is_real)[is_real].astype(np.float64)
         mean, std = features.mean(axis=0), features.std(axis=0)
-        names = ("log energy", "log pT", "eta", *(("sin phi", "cos phi") if phi_as_sin_cos else ("phi",)))
+        names = ("log energy", "log pT", "eta", "phi")
         constant = [name for name, is_flat in zip(names, std < 1e-6 * (1 + np.abs(mean)), strict=True) if is_flat]
         if constant:
             raise BadDataError(
@@ -93,32 +106,24 @@ class FeatureScale:
             )
         return cls(mean.astype(np.float32), std.astype(np.float32))
 
-    @property
-    def phi_as_sin_cos(self) -> bool:
-        return len(self.mean) == 5
-
-    def features_of(self, events: EventSet) -> tuple[FloatArray, npt.NDArray[np.uint8]]:
-        """Standardised features (n_events, 19, 4 or 5), zero at padding, and types (n_events, 19)."""
-        types = types_of(events)
-        is_real = types != 0
-        features = (_features(kinematics_of(events), is_real, self.phi_as_sin_cos) - self.mean) / self.std
-        return np.where(is_real[..., None], features, np.float32(0)), types
+    def features_of(self, events: EventSet) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
+        """Standardised features (n_events, 19, 4), zero at padding, and which positions are real (n_events, 19)."""
+        is_real = types_of(events) != 0
+        features = (_features(kinematics_of(events), is_real) - self.mean) / self.std
+        return np.where(is_real[..., None], features, np.float32(0)), is_real
 
     def kinematics(self, features: FloatArray, is_real: npt.NDArray[np.bool_]) -> Kinematics:
-        """Physical features of standardised ones (n_events, sequence, 4 or 5)."""
+        """Physical features of standardised ones (n_events, sequence, 4)."""
         values = features * self.std + self.mean
-        log_energy, log_pt, eta = np.moveaxis(values[..., :3], -1, 0)
-        phi = np.arctan2(values[..., 3], values[..., 4]) if self.phi_as_sin_cos else wrap_phi(values[..., 3])
+        log_energy, log_pt, eta, phi = np.moveaxis(values, -1, 0)
         energy_mev, pt_mev = (np.exp(np.minimum(log, _MAX_LOG_MEV)) for log in (log_energy, log_pt))
 
         def column(values: FloatArray) -> FloatArray:
             return np.where(is_real, values, 0).astype(np.float32)
 
-        return Kinematics(column(energy_mev), column(pt_mev), column(eta), column(phi))
+        return Kinematics(column(energy_mev), column(pt_mev), column(eta), column(wrap_phi(phi)))
 
 
-def _features(kinematics: Kinematics, is_real: npt.NDArray[np.bool_], phi_as_sin_cos: bool) -> FloatArray:
+def _features(kinematics: Kinematics, is_real: npt.NDArray[np.bool_]) -> FloatArray:
     log_energy, log_pt = (np.log(np.where(is_real, column, 1)) for column in kinematics[:2])
-    phi = kinematics.phi
-    angles = (np.sin(phi), np.cos(phi)) if phi_as_sin_cos else (phi,)
-    return np.stack([log_energy, log_pt, kinematics.eta, *angles], axis=-1)
+    return np.stack([log_energy, log_pt, kinematics.eta, kinematics.phi], axis=-1)

@@ -22,8 +22,8 @@ from unmask.tokenizers.bins import (
     phi_edges,
     quantile_edges,
 )
+from unmask.tokenizers.kinematic_features import wrap_phi
 from unmask.tokenizers.published_edges import PUBLISHED_EDGES, published_edges
-from unmask.tokenizers.symmetry import RotateTo, standard_orientation, wrap_phi
 
 Feature = Literal["type", "charge", "pt", "eta", "phi"]
 FEATURES: tuple[Feature, ...] = get_args(Feature)
@@ -70,9 +70,6 @@ class LookupTableTokenizer(Tokenizer):
     features : what of an object is encoded. Without ``"charge"`` particles and antiparticles share a token; without
         ``"type"`` charges -1, 0 and +1 remain.
     met, met_phi : whether the sequence has a MET token and one for its direction.
-    rotate_to : turn each event first, so that the MET or the leading object has phi 0; with ``"met"`` the token of
-        the MET's direction is the same in every event.
-    reflect : mirror each event first; see :func:`~unmask.tokenizers.symmetry.standard_orientation`.
     signed_eta : bins of eta instead of \\|eta\\|.
 
     Examples
@@ -87,6 +84,7 @@ class LookupTableTokenizer(Tokenizer):
     """
 
     kind = "lookup-table"
+    _former_settings = ("rotate_to", "reflect")
 
     #: Inner edges, by variable: ``pt_mev``, ``abs_eta`` or ``eta``, ``met_mev``.
     edges_: dict[str, npt.NDArray[np.float32]]
@@ -99,8 +97,6 @@ class LookupTableTokenizer(Tokenizer):
         features: Sequence[Feature] = FEATURES,
         met: bool = True,
         met_phi: bool = True,
-        rotate_to: RotateTo | None = None,
-        reflect: bool = False,
         signed_eta: bool = False,
     ) -> None:
         self.n_bins = n_bins
@@ -108,8 +104,6 @@ class LookupTableTokenizer(Tokenizer):
         self.features = features
         self.met = met
         self.met_phi = met_phi
-        self.rotate_to = rotate_to
-        self.reflect = reflect
         self.signed_eta = signed_eta
         self._check_arguments()
 
@@ -134,8 +128,6 @@ class LookupTableTokenizer(Tokenizer):
             "features": list(self.features),
             "met": self.met,
             "met_phi": self.met_phi,
-            "rotate_to": self.rotate_to,
-            "reflect": self.reflect,
             "signed_eta": self.signed_eta,
         }
 
@@ -152,9 +144,8 @@ class LookupTableTokenizer(Tokenizer):
         fitted_on = self._start_fit(train, validation)
         edges = self._given_edges()
         if edges is None:
-            oriented = self._oriented(train)
             find = quantile_edges if self.edges == "quantile" else equal_width_edges
-            edges = {name: find(name, _values(oriented, name), self.n_bins) for name in self._variables}
+            edges = {name: find(name, _values(train, name), self.n_bins) for name in self._variables}
         self.edges_ = edges
         self.fitted_on_ = fitted_on
         return self
@@ -198,8 +189,6 @@ class LookupTableTokenizer(Tokenizer):
         for feature in self.features:
             if feature not in FEATURES:
                 raise UsageError(f"unknown feature {feature!r}; {nearest(str(feature), FEATURES)}")
-        if self.rotate_to not in (None, *get_args(RotateTo)):
-            raise UsageError(f"rotate_to is {self.rotate_to!r}; accepted: None, 'met' or 'leading'")
         if self.n_codes > np.iinfo(np.int32).max:
             raise UsageError(f"{self.n_bins} bins make {self.n_codes:,} codes, more than a token can count; use fewer")
         self._given_edges()
@@ -228,12 +217,7 @@ class LookupTableTokenizer(Tokenizer):
             )
         return edges
 
-    def _oriented(self, events: EventSet) -> EventSet:
-        is_as_given = self.rotate_to is None and not self.reflect
-        return events if is_as_given else standard_orientation(events, self.rotate_to, self.reflect)
-
     def _encode(self, events: EventSet) -> npt.NDArray[np.int32]:
-        events = self._oriented(events)
         tokens = np.zeros((len(events), self.sequence_length), np.int32)
         is_object = events.is_object
         class_of_tag = np.zeros(N_TAGS + 1, np.int32)
@@ -272,8 +256,7 @@ class LookupTableTokenizer(Tokenizer):
     def _bin(self, name: str, number: int) -> Bin:
         if name not in VARIABLE_NAMES:
             low, high = phi_edges(self.n_bins)[number - 1 : number + 1]
-            origin = {None: "", "met": " from the MET", "leading": " from the leading object"}[self.rotate_to]
-            return Bin(f"{'phi' if name == 'phi' else 'MET phi'}{origin}", number, float(low), float(high), "")
+            return Bin("phi" if name == "phi" else "MET phi", number, float(low), float(high), "")
         words, unit, scale = VARIABLE_NAMES[name]
         edges = [None, *(float(edge) / scale for edge in self.edges_[name]), None]
         return Bin(words, number, edges[number - 1], edges[number], unit)

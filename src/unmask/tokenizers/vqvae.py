@@ -18,7 +18,7 @@ from unmask.events.fingerprints import fingerprint_of
 from unmask.networks.normformer_vqvae import NormFormerVQVAE
 from unmask.tokenizers.base import PAD_ID, Tokenizer
 from unmask.tokenizers.code_statistics import CodeStatistics, reconstruction_report
-from unmask.tokenizers.kinematic_features import N_POSITIONS, N_TYPES, FeatureScale, Kinematics, kinematics_of
+from unmask.tokenizers.kinematic_features import N_FEATURES, N_POSITIONS, FeatureScale, Kinematics, kinematics_of
 from unmask.tokenizers.token_set import TokenSet
 from unmask.tokenizers.vqvae_task import VQVAETask
 from unmask.training import EpochRecord, TrainingSettings
@@ -49,8 +49,6 @@ class VQVAETokenizer(Tokenizer):
     latent, hidden, n_heads, n_blocks : sizes of the network: latent dimension D, hidden width H, heads and blocks.
     alpha, beta, gamma : weights in the loss: of the codebook and commitment terms, of the divergence of the usage of
         codes from even usage, and of the commitment term within ``alpha``.
-    phi_as_sin_cos : give the network sin phi and cos phi in place of phi, which jumps at pi.
-    with_type : let the network see the objects' types, and have it reconstruct them.
     training : how to train; also as a mapping.
 
     Attributes
@@ -61,6 +59,7 @@ class VQVAETokenizer(Tokenizer):
     """
 
     kind = "vqvae"
+    _former_settings = ("phi_as_sin_cos", "with_type")
 
     network_: NormFormerVQVAE
     scale_: FeatureScale
@@ -79,8 +78,6 @@ class VQVAETokenizer(Tokenizer):
         alpha: float = 0.4,
         beta: float = 0.1,
         gamma: float = 0.25,
-        phi_as_sin_cos: bool = False,
-        with_type: bool = False,
         training: TrainingSettings | Mapping[str, Any] = VQVAE_TRAINING,
     ) -> None:
         self._n_codes = n_codes
@@ -91,8 +88,6 @@ class VQVAETokenizer(Tokenizer):
         self.alpha = alpha
         self.beta = beta
         self.gamma = gamma
-        self.phi_as_sin_cos = phi_as_sin_cos
-        self.with_type = with_type
         self.training = training if isinstance(training, TrainingSettings) else TrainingSettings(**training)
         self._check_arguments()
 
@@ -109,11 +104,7 @@ class VQVAETokenizer(Tokenizer):
         return {0: "MET"}
 
     def settings(self) -> dict[str, Json]:
-        return self._network_settings() | {
-            "phi_as_sin_cos": self.phi_as_sin_cos,
-            "with_type": self.with_type,
-            "training": asdict(self.training),
-        }
+        return self._network_settings() | {"training": asdict(self.training)}
 
     def fit(
         self,
@@ -148,7 +139,7 @@ class VQVAETokenizer(Tokenizer):
             )
         if validation is None or not len(validation):
             validation = train
-        scale = FeatureScale.fit(train, phi_as_sin_cos=self.phi_as_sin_cos)
+        scale = FeatureScale.fit(train)
         torch.manual_seed(derive_seed(self.training.seed, "network"))
         network = self._new_network()
         task = VQVAETask(
@@ -157,8 +148,7 @@ class VQVAETokenizer(Tokenizer):
             scale.features_of(validation),
             batch_size=self.training.batch_size,
             log_pt_std=float(scale.std[1]),
-            settings={key: value for key, value in self.settings().items() if key != "training"}
-            | {"events": fingerprint_of(train, validation)},
+            settings=self._network_settings() | {"events": fingerprint_of(train, validation)},
         )
         folder = None if run_folder is None else Path(run_folder)
         self.history_ = run_training(task, self.training, run_folder=folder, reporter=reporter)
@@ -204,17 +194,13 @@ class VQVAETokenizer(Tokenizer):
         tokens = np.zeros((len(events), N_POSITIONS), np.int32)
         for start in range(0, len(events), _CHUNK):
             chunk = slice(start, start + _CHUNK)
-            features, types = self.scale_.features_of(events[chunk])
-            self._fill(tokens[chunk], types != 0, features, types)
+            features, is_real = self.scale_.features_of(events[chunk])
+            self._fill(tokens[chunk], is_real, features)
         return tokens
 
     @torch.inference_mode()
     def _fill(
-        self,
-        tokens: npt.NDArray[np.int32],
-        is_real: npt.NDArray[np.bool_],
-        features: npt.NDArray[np.float32],
-        types: npt.NDArray[np.uint8],
+        self, tokens: npt.NDArray[np.int32], is_real: npt.NDArray[np.bool_], features: npt.NDArray[np.float32]
     ) -> None:
         network, device = self.network_, self.network_.quantizer.codebook.device
         size = _BLOCK[device.type]
@@ -222,9 +208,7 @@ class VQVAETokenizer(Tokenizer):
             is_used = is_real[rows]
             block = np.zeros((size, length, features.shape[-1]), np.float32)
             block[: len(rows)] = features[rows][is_used].reshape(len(rows), length, -1)
-            block_types = np.zeros((size, length), np.int64)
-            block_types[: len(rows)] = types[rows][is_used].reshape(len(rows), length)
-            latents = network.encode(torch.from_numpy(block).to(device), None, torch.from_numpy(block_types).to(device))
+            latents = network.encode(torch.from_numpy(block).to(device), None)
             codes = network.quantizer.nearest(latents)[: len(rows)].cpu().numpy()
             found = np.zeros((len(rows), N_POSITIONS), np.int32)
             found[is_used] = codes.ravel() + 1
@@ -234,20 +218,15 @@ class VQVAETokenizer(Tokenizer):
     def _decode(self, tokens: npt.NDArray[np.integer]) -> Kinematics:
         network, device = self.network_, self.network_.quantizer.codebook.device
         features = np.zeros((*tokens.shape, network.n_features), np.float32)
-        types = np.zeros(tokens.shape, np.uint8) if self.with_type else None
         is_real = tokens != PAD_ID
         for rows, length in _blocks(is_real, _BLOCK[device.type]):
             is_used = is_real[rows]
             codes = torch.from_numpy(tokens[rows][is_used].reshape(len(rows), length).astype(np.int64) - 1)
-            decoded, decoded_types = network.decode(codes.to(device), None)
+            decoded = network.decode(codes.to(device), None)
             found = np.zeros((len(rows), N_POSITIONS, network.n_features), np.float32)
             found[is_used] = decoded.flatten(0, 1).cpu().numpy()
             features[rows] = found
-            if types is not None and decoded_types is not None:
-                found_types = np.zeros((len(rows), N_POSITIONS), np.uint8)
-                found_types[is_used] = decoded_types.flatten().cpu().numpy()
-                types[rows] = found_types
-        return self.scale_.kinematics(features, is_real)._replace(types=types)
+        return self.scale_.kinematics(features, is_real)
 
     def _describe(self, token: int, brief: bool) -> str:
         return self.code_statistics_.describe(token, brief=brief)
@@ -282,8 +261,7 @@ class VQVAETokenizer(Tokenizer):
         return {name: getattr(self, name) for name in names}
 
     def _new_network(self) -> NormFormerVQVAE:
-        n_features = 5 if self.phi_as_sin_cos else 4
-        return NormFormerVQVAE(n_features, **self._network_settings(), n_types=N_TYPES if self.with_type else 0)
+        return NormFormerVQVAE(N_FEATURES, **self._network_settings())
 
     def _check_arguments(self) -> None:
         for name, least in (("n_codes", 2), ("latent", 2), ("hidden", 1), ("n_heads", 1), ("n_blocks", 1)):

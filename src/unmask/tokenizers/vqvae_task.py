@@ -25,17 +25,18 @@ class VQVAETask(Task):
 
     Parameters
     ----------
-    features, types : (n_events, 19, n_features) float32 and (n_events, 19) uint8, for training and validation.
+    train, validation : features (n_events, 19, n_features) float32, and which positions are real (n_events, 19).
     log_pt_std : what one unit of the second feature is in log pT.
     """
 
     network: NormFormerVQVAE
+    shares_batches = False  # the usage of codes is that of a whole batch
 
     def __init__(
         self,
         network: NormFormerVQVAE,
-        train: tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]],
-        validation: tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]],
+        train: tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]],
+        validation: tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]],
         *,
         batch_size: int,
         log_pt_std: float,
@@ -46,9 +47,9 @@ class VQVAETask(Task):
         self.identity = json.dumps(settings, sort_keys=True)
         # Positions that are padding in every event cost time and change nothing.
         self.train, self.validation = (
-            (torch.from_numpy(features[:, :longest]), torch.from_numpy(types[:, :longest]))
-            for features, types in (train, validation)
-            for longest in [int((types != 0).sum(axis=1).max(initial=1))]
+            (torch.from_numpy(features[:, :longest]), torch.from_numpy(is_real[:, :longest]))
+            for features, is_real in (train, validation)
+            for longest in [int(is_real.sum(axis=1).max(initial=1))]
         )
         # The divergence rule compares losses on samples of equal size, drawn alike from all processes.
         n = min(self.n_train, len(validation[0]))
@@ -58,23 +59,19 @@ class VQVAETask(Task):
     def to(self, device: torch.device) -> None:
         self.network.to(device)
         for name in ("train", "validation", "training_sample"):
-            features, types = getattr(self, name)
-            setattr(self, name, (features.to(device), types.to(device)))
+            setattr(self, name, tuple(tensor.to(device) for tensor in getattr(self, name)))
 
     def training_loss(self, index: Tensor) -> Tensor:
-        features, types = self.train
-        types = types[index].long()
-        loss: Tensor = self.network(features[index], types != 0, types).loss
+        features, is_real = self.train
+        loss: Tensor = self.network(features[index], is_real[index]).loss
         return loss
 
     def start_training(self) -> None:
         """Start the codebook from the k-means centres of encoded training objects."""
-        features, types = self.train
+        features, is_real = self.train
         quantizer, found, n_found = self.network.quantizer, [], 0
         for index in torch.split(torch.randperm(self.n_train).to(features.device), self.batch_size):
-            batch_types = types[index].long()
-            is_real = batch_types != 0
-            found.append(self.network.encode(features[index], is_real, batch_types)[is_real])
+            found.append(self.network.encode(features[index], is_real[index])[is_real[index]])
             n_found += len(found[-1])
             if n_found >= _SAMPLES_PER_CODE * quantizer.n_codes:
                 break
@@ -85,22 +82,21 @@ class VQVAETask(Task):
         measured = self._measure(*self.validation)
         return {"training_loss": training_loss, "validation_loss": measured.pop("reconstruction_loss")} | measured
 
-    def _measure(self, features: Tensor, types: Tensor) -> dict[str, float]:
+    def _measure(self, features: Tensor, is_real: Tensor) -> dict[str, float]:
         """Losses, codebook usage and rms error of log pT, in batches of training's size."""
         n_events, n_codes, device = len(features), self.network.quantizer.n_codes, features.device
         counts = torch.zeros(n_codes, device=device)
         loss, reconstruction_loss, squares, n_real = (torch.zeros((), device=device) for _ in range(4))
         for start in range(0, n_events, self.batch_size):
             batch = slice(start, min(start + self.batch_size, n_events))
-            batch_types = types[batch].long()
-            is_real = batch_types != 0
-            result = self.network(features[batch], is_real, batch_types)
-            loss += result.loss * len(batch_types) / n_events
-            reconstruction_loss += result.reconstruction_loss * len(batch_types) / n_events
-            counts.index_add_(0, result.codes.flatten(), is_real.flatten().float())
+            is_counted = is_real[batch]
+            result = self.network(features[batch], is_counted)
+            loss += result.loss * len(is_counted) / n_events
+            reconstruction_loss += result.reconstruction_loss * len(is_counted) / n_events
+            counts.index_add_(0, result.codes.flatten(), is_counted.flatten().float())
             errors = (result.features - features[batch])[..., 1]
-            squares += torch.where(is_real, errors, 0).square().sum()
-            n_real += is_real.sum()
+            squares += torch.where(is_counted, errors, 0).square().sum()
+            n_real += is_counted.sum()
         share = counts / n_real
         return {
             "reconstruction_loss": float(reconstruction_loss),

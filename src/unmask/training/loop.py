@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from unmask.artifacts import atomic_path
 from unmask.errors import TrainingError, UsageError, nearest
 from unmask.training.checkpoints import read_checkpoint, write_checkpoint
 from unmask.training.devices import Precision, pick_device, set_determinism
-from unmask.training.distributed import Processes, join_processes
+from unmask.training.distributed import Processes, join_processes, wait_for_all
 from unmask.training.early_stopping import EarlyStopping
 from unmask.training.flat_parameters import FlatParameters
 from unmask.training.schedules import WARMUP_SHARE, Plateau, warmup_cosine
@@ -120,6 +120,8 @@ class Task(ABC):
 
     network: nn.Module
     n_train: int
+    #: Whether several processes each take a part of a batch; otherwise each trains with the whole of it.
+    shares_batches: ClassVar[bool] = True
     #: What the data and the settings of the network are; parts of one run share it.
     identity: str
 
@@ -189,12 +191,12 @@ def train(
         with torch.no_grad():
             task.start_training()
     processes.check_same(json.dumps([run.identity(), len(run.history)]))
-    processes.copy_first(task.network)
+    processes.copy_first(task.network.state_dict().values())
     while run.stopped_because is None and len(run.history) < settings.max_epochs:
         run.epoch(reporter)
         reporter.epoch_done(run.history[-1])
         run.save()
-    processes.wait_for_all()  # until the last checkpoint is written
+    wait_for_all()  # until the last checkpoint is written
     task.network.load_state_dict(run.best)
     task.network.eval()
     return run.history
@@ -217,10 +219,11 @@ class _Run:
         if task.n_train < 1:
             raise UsageError("there are no events to train on")
         self.task, self.settings, self.processes, self.folder = task, settings, processes, folder
+        self.sharing = processes if task.shares_batches else Processes(device=processes.device)
         self.device = device = processes.device
         self.batch_size = min(settings.batch_size, task.n_train)
-        if self.batch_size < processes.size:
-            raise UsageError(f"a batch of {self.batch_size} events cannot be shared by {processes.size} processes")
+        if self.batch_size < self.sharing.size:
+            raise UsageError(f"a batch of {self.batch_size} events cannot be shared by {self.sharing.size} processes")
         self.stopping = EarlyStopping(settings.min_improvement, settings.patience, settings.divergence)
         self.plateau = Plateau(settings.learning_rate)
         self.history: list[EpochRecord] = []
@@ -238,9 +241,9 @@ class _Run:
         torch.manual_seed(derive_seed(settings.seed, "epoch", epoch))
         order = torch.randperm(self.task.n_train).to(self.device)
         self.task.start_epoch()
-        if self.processes.rank:
+        if self.sharing.rank:
             # Dropout is to differ between the parts of a batch.
-            torch.manual_seed(derive_seed(settings.seed, "epoch", epoch, "process", self.processes.rank))
+            torch.manual_seed(derive_seed(settings.seed, "epoch", epoch, "process", self.sharing.rank))
         # An incomplete last batch is left out; another one every epoch, since the order is drawn anew.
         n_steps = self.task.n_train // self.batch_size
         reporter.epoch_started(epoch, n_steps)
@@ -254,11 +257,11 @@ class _Run:
         mean_batch_loss = float(self.loss_sum) / n_steps  # waits for the device
         seconds = time.perf_counter() - started
         torch.manual_seed(derive_seed(settings.seed, "evaluation"))
-        self.processes.copy_first(self.task.network)
+        self.processes.copy_first(self.task.network.state_dict().values())
         with torch.no_grad(), self._autocast():
             self.task.end_epoch()
             self.task.network.eval()
-            measured = self.processes.first_of(self.task.evaluate())
+            measured = self._measured_by_first()
         if not all(map(math.isfinite, (mean_batch_loss, *measured.values()))):
             raise TrainingError(
                 f"the loss became NaN or infinite in epoch {epoch + 1}, at a learning rate of {self._rate():.3g}; "
@@ -283,9 +286,16 @@ class _Run:
         self.stopped_because = self.stopping.update(training_loss, validation_loss)
         self.plateau.update(validation_loss)
 
+    def _measured_by_first(self) -> dict[str, float]:
+        """What the first process measures, so that all decide alike."""
+        measured = self.task.evaluate()
+        values = torch.tensor(list(measured.values()), dtype=torch.float64, device=self.device)
+        self.processes.copy_first([values])
+        return dict(zip(measured, values.tolist(), strict=True))
+
     def _plain_step(self, index: Tensor) -> None:
         # Several processes do plain steps: a graph would have to hold their messages too.
-        if self.device.type == "cuda" and self.processes.size == 1:
+        if self.device.type == "cuda" and self.sharing.size == 1:
             self.n_plain_steps += 1
             if self.n_plain_steps > _STEPS_BEFORE_CAPTURE:
                 self.step = self._capture_step(index)
@@ -295,13 +305,13 @@ class _Run:
 
     def _optimise(self, index: Tensor) -> None:
         self.parameters.forget_gradients()
-        part = self.processes.part(index)
+        part = self.sharing.part(index)
         with self._autocast():
             loss = self.task.training_loss(part)
         if len(part) < len(index):
             loss = loss * (len(part) / len(index))  # the sum over the processes is the mean over the batch
         loss.backward()  # type: ignore[no-untyped-call]
-        batch_loss = self.processes.add_up(loss.detach(), self.parameters.gather())
+        batch_loss = self.sharing.add_up(loss.detach(), self.parameters.gather())
         if self.settings.gradient_clip is not None:
             nn.utils.clip_grad_norm_(self.parameters.vector, self.settings.gradient_clip)
         self.optimizer.step()
