@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.detectors.scores import Scores, write_scores
-from unmask.errors import ArtifactError, BadDataError, UsageError
+from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.metrics import roc_auc, signal_efficiency_at
 from unmask.evaluation.streaming_roc import streaming_roc
 from unmask.events.event_set import Names
@@ -118,21 +117,6 @@ def test_files_without_events_or_labels_are_named(tmp_path: Path) -> None:
     path = write(tmp_path / "background.parquet", score, np.zeros(50, np.int8), weight)
     with pytest.raises(UsageError, match=r"background\.parquet: .* one class"):
         streaming_roc(path)
-
-
-def test_a_folder_of_parts_is_read_as_one_and_refused_when_incomplete(tmp_path: Path) -> None:
-    score, label, weight = sample(300, seed=4, n_values=100)
-    folder = tmp_path / "scores"
-    for i in range(3):
-        write(folder / f"part{i}.parquet", score[i::3], label[i::3], weight[i::3])
-    with pytest.raises(ArtifactError, match=r"without _plan\.json"):
-        streaming_roc(folder)
-    plan = {"files": [{"parts": ["part0.parquet", "part1.parquet"]}, {"parts": ["part2.parquet"]}]}
-    (folder / "_plan.json").write_text(json.dumps(plan))
-    assert streaming_roc(folder).auc.value == pytest.approx(roc_auc(score, label == 1, weight).value, abs=1e-12)
-    (folder / "part1.parquet").unlink()
-    with pytest.raises(ArtifactError, match=r"1 of 3 parts are missing, first part1\.parquet"):
-        streaming_roc(folder)
 
 
 def test_what_has_no_roc_is_an_error_and_leaves_no_scratch(tmp_path: Path) -> None:

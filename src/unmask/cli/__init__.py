@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli import batch, calibrate, combine, data, detector, evaluate, report, study, tokenizer, tune
+from unmask.cli import calibrate, combine, data, detector, evaluate, report, study, tokenizer, tune
 
 app = typer.Typer(
     name="unmask",
@@ -31,7 +31,6 @@ app.command()(calibrate.flag)
 app.command()(report.report)
 app.add_typer(study.app, name="study")
 app.add_typer(tune.app, name="tune")
-app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(batch.batch)
 app.command("list")(detector.list_)
 
 

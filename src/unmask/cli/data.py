@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unmask.cli.parts import PART_EVENTS, DaskOption, PartEventsOption, ShardOption, run_in_parts
 from unmask.cli.reading import JsonOption, Reading, reads_events
 
 if TYPE_CHECKING:
@@ -72,28 +71,19 @@ def _show(files: list[Path], facts: dict[str, Any]) -> None:
 @reads_events
 def convert(
     reading: Reading,
-    out: Annotated[
-        Path,
-        typer.Argument(metavar="OUT", help="The Parquet file to write; with --dask or --shard, a folder of parts."),
-    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The Parquet file to write.")],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
-    dask: DaskOption = None,
-    shard: ShardOption = None,
-    part_events: PartEventsOption = PART_EVENTS,
 ) -> None:
     """Convert event files of any kind into one Parquet file, with its provenance inside."""
     from unmask.artifacts import provenance
     from unmask.errors import UsageError
     from unmask.events.readers.parquet import EventsWriter
 
-    if dask or shard:
-        run_in_parts(reading, "convert", out, dask=dask, shard=shard, part_events=part_events)
-        return
     reading.check_output(out)
     if out.exists() and not overwrite:
         raise UsageError(f"{out}: the last name is the file to write, and it exists; give --overwrite to replace it")
     counter = _Counter()
-    with EventsWriter(out, provenance=provenance(**reading.origin())) as writer:
+    with EventsWriter(out, provenance=provenance(**reading.sources.origin())) as writer:
         for events in counter.watch(reading.stream()):
             writer.write(events)
     _report(reading, counter, f"{counter.n_events:,} events -> {out}")
@@ -123,7 +113,7 @@ def split(
     for name in SPLITS:
         reading.check_output(out / f"{name}.parquet")
     splitter = Splitter(seed=seed, fractions=fractions)
-    origin = reading.origin()
+    origin = reading.sources.origin()
     counter = _Counter()
     with ExitStack() as stack:
         writers = []

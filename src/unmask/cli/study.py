@@ -121,7 +121,7 @@ def _event_files(
         signal=tuple(find_files(signal)),
         data=tuple(find_files(data_file)),
         signal_processes=chosen.signal_processes if chosen else (),
-        kind=reading.kind,
+        kind=reading.sources.kind,
         options=reading.options,
         skip_bad=reading.bad.skip,
     )
