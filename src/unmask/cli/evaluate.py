@@ -41,9 +41,6 @@ def evaluate(
     formats: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="Formats of the figures (default: png,pdf,svg).")
     ] = None,
-    streaming: Annotated[
-        bool, typer.Option("--streaming", help="Only the AUC, exactly, for more scores than fit in memory.")
-    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Measure how well scores tell signal from background, beside trivial scores, with 95 % intervals.
@@ -64,11 +61,6 @@ def evaluate(
     wanted = [one.strip() for one in formats.split(",")] if formats else FORMATS
     for one in wanted:
         check_format(one, f"--formats {formats}")
-    if streaming:
-        if out:
-            raise UsageError("--streaming measures the AUC only; leave out --out")
-        _show_streamed(scores, names, json)
-        return
     read = _read(scores, names)
     found = _evaluate(read)
     if out:
@@ -178,20 +170,3 @@ def _show(found: Evaluation) -> None:
             ("score less another", "difference", "p-value"),
             [(f"{x.name} - {x.other}", cell(x.difference), p_value_cell(x.difference)) for x in pairs],
         )
-
-
-def _show_streamed(scores: list[Path], names: list[str], json: bool) -> None:
-    from unmask.cli.console import emit_json, note, show_table
-    from unmask.evaluation.streaming_roc import streaming_roc
-    from unmask.evaluation.tables import cell
-
-    found = dict(zip(names, map(streaming_roc, scores), strict=True))
-    for name, one in found.items():
-        for text in one.notes:
-            note(f"note: {name}: {text}")
-    if json:
-        pairs = zip(scores, found.values(), strict=True)
-        emit_json([{"scores": str(path), "AUC": vars(one.auc), "notes": one.notes} for path, one in pairs])
-        return
-    rows = [(name, cell(one.auc)) for name, one in found.items()]
-    show_table("signal against background (95% intervals)", ("score", "AUC"), rows)
