@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -150,23 +149,18 @@ def download(
         Path | None, typer.Option(help="Where files are kept (default: UNMASK_DATA_DIR, else the user's cache).")
     ] = None,
     pattern: Annotated[str | None, typer.Option(help="Only files whose names match, such as '*2b*'.")] = None,
-    show_list: Annotated[bool, typer.Option("--list", help="Only list the files and their sizes.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="Only list the files.")] = False,
 ) -> None:
-    """Fetch a Dark Machines data set by DOI: verified against the record's checksums, resumable, cached."""
+    """Fetch a Dark Machines data set by DOI: verified against the record's checksums, cached."""
     from unmask.cli.console import byte_bars, out, show_table
-    from unmask.events.download import DEFAULT_API, RemoteFile, download_study, list_study
+    from unmask.events.download import download_study, list_study
 
-    api = os.environ.get("UNMASK_ZENODO_API", DEFAULT_API)
     if show_list:
-        found = list_study(study, directory=directory, pattern=pattern, api=api)
-        show_table(study, ("file", "MB", "checksum"), [(f.name, f"{f.size / 1e6:,.1f}", f.checksum) for f in found])
+        found = list_study(study, directory=directory, pattern=pattern)
+        show_table(study, ("file", "checksum"), found.items())
         return
     with byte_bars() as update:
-
-        def progress(file: RemoteFile, n_bytes: int) -> None:
-            update(file.name, n_bytes, file.size)
-
-        paths = download_study(study, directory=directory, pattern=pattern, progress=progress, api=api)
+        paths = download_study(study, directory=directory, pattern=pattern, progress=update)
     for path in paths:
         out.print(str(path), highlight=False, soft_wrap=True)
 
