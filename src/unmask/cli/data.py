@@ -1,4 +1,4 @@
-"""`unmask data`: look at event files, convert, split, plot and fetch them."""
+"""`unmask data`: look at event files, convert, split and fetch them."""
 
 from __future__ import annotations
 
@@ -14,21 +14,35 @@ from unmask.cli.reading import JsonOption, Reading, reads_events
 if TYPE_CHECKING:
     from unmask.events.event_set import EventSet
 
-app = typer.Typer(no_args_is_help=True, help="Look at event files; convert, split, plot and download them.")
+app = typer.Typer(no_args_is_help=True, help="Look at event files; convert, split and download them.")
 
 
 @app.command()
 @reads_events
-def inspect(reading: Reading, json: JsonOption = False) -> None:
+def inspect(
+    reading: Reading,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw multiplicity, pT, MET and HT of the events: a png, pdf or svg file.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
     """Say what is in event files: events, processes, multiplicities, MET and HT, cut events, problems.
 
     Bad events are listed as problems; the exit code is then 3, unless --skip-bad says that they are no surprise.
     """
-    from unmask.cli.console import emit_json
+    from unmask.cli.console import emit_json, note
     from unmask.events.summary import EventSummary
 
     may_be_bad, reading.bad.skip = reading.bad.skip, True
-    facts = EventSummary.of(reading.stream()).as_dict()
+    stream: Iterable[EventSet] = reading.stream()
+    if figure:
+        from unmask.evaluation.event_figures import draw_events
+        from unmask.events.event_set import concatenate_events
+
+        stream = list(stream)
+        draw_events(concatenate_events(stream)).write(figure)
+        note(f"figure -> {figure}")
+    facts = EventSummary.of(stream).as_dict()
     facts |= {"n_bad_events": reading.bad.n_skipped, "problems": reading.bad.summary()}
     if json:
         emit_json({"files": [str(file) for file in reading.files], **facts})
@@ -125,21 +139,6 @@ def split(
                 writer.write(events[code == i])
     shares = ", ".join(f"{name} {writer.n_events:,}" for name, writer in zip(SPLITS, writers, strict=True))
     _report(reading, counter, f"{shares} events -> {out}")
-
-
-@app.command()
-@reads_events
-def plot(
-    reading: Reading,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Figure to write: png, pdf or svg.")] = Path("events.png"),
-) -> None:
-    """Draw multiplicity, pT, MET and HT of the events (needs the plot extra)."""
-    from unmask.evaluation.event_figures import draw_events
-    from unmask.events.event_set import concatenate_events
-
-    counter = _Counter()
-    draw_events(concatenate_events(list(counter.watch(reading.stream())))).write(out)
-    _report(reading, counter, f"{counter.n_events:,} events -> {out}")
 
 
 @app.command()

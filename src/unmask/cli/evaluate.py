@@ -1,4 +1,4 @@
-"""`unmask evaluate` and `unmask leaderboard`: how well scores tell signal from background."""
+"""`unmask evaluate`: how well scores tell signal from background."""
 
 from __future__ import annotations
 
@@ -41,6 +41,9 @@ def evaluate(
     formats: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="Formats of the figures (default: png,pdf,svg).")
     ] = None,
+    channel: Annotated[
+        Literal["1", "2a", "2b", "3"] | None, typer.Option(help="Dark Machines channel to name in leaderboard.csv.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Measure how well scores tell signal from background, beside trivial scores, with 95 % intervals.
@@ -56,15 +59,15 @@ def evaluate(
     from unmask.evaluation.tables import result_files
 
     names = _names(scores, name)
-    if (style or formats) and not out:
-        raise UsageError("--style and --formats are of the figures, which are written to a folder: give --out")
+    if (style or formats or channel) and not out:
+        raise UsageError("--style, --formats and --channel are of files that are written to a folder: give --out")
     wanted = [one.strip() for one in formats.split(",")] if formats else FORMATS
     for one in wanted:
         check_format(one, f"--formats {formats}")
     read = _read(scores, names)
     found = _evaluate(read)
     if out:
-        texts = result_files(found)
+        texts = result_files(found, channel or "")
         for file, text in texts.items():
             with atomic_path(out / file) as path:
                 path.write_text(text, encoding="utf-8")
@@ -78,27 +81,6 @@ def evaluate(
         emit_json(found.to_json())
     else:
         _show(found)
-
-
-def leaderboard(
-    scores: ScoresArgument,
-    channel: Annotated[Literal["1", "2a", "2b", "3"], typer.Option(help="Dark Machines channel.")],
-    name: NameOption = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="CSV file to write; by default it is printed.")
-    ] = None,
-) -> None:
-    """Write results in the Dark Machines format, a row for each signal process and detector."""
-    from unmask.artifacts import atomic_path
-    from unmask.evaluation import tables
-
-    text = tables.leaderboard(_evaluate(_read(scores, _names(scores, name))), channel)
-    if out is None:
-        typer.echo(text, nl=False)
-        return
-    with atomic_path(out) as path:
-        path.write_text(text, encoding="utf-8")
-    typer.echo(f"{text.count(chr(10)) - 1} rows -> {out}")
 
 
 def _names(scores: list[Path], given: list[str] | None) -> list[str]:
