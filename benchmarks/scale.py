@@ -22,7 +22,7 @@ from unmask.workflow.dask import connect, score_parts
 from unmask.workflow.score import Outcome, Parts, Scoring
 from unmask.workflow.sources import Sources
 
-N_SCORED, N_TINY_PARTS, N_REPEATS = 60_000, 150, 3
+N_SCORED, N_TINY_PARTS, N_REPEATS = 120_000, 150, 3
 SIZES = (200_000, 1_000_000, 5_000_000)
 
 # In a process of its own, whose memory is that of the work alone; from /proc, since getrusage counts what the parent
@@ -68,7 +68,7 @@ def _dask_figures(events: EventSet, folder: Path) -> dict[str, float]:
                 return _seconds(score_parts(client, parts, sources.parts(n_parts)))
 
             on_dask(small, f"warm-up-{n}", 10)  # imports and the model, once a worker, are not counted
-            seconds = min(on_dask(large, f"scores-{n}-{i}", 12) for i in range(N_REPEATS))
+            seconds = min(on_dask(large, f"scores-{n}-{i}", 24) for i in range(N_REPEATS))
             figures[f"scored events/s, {n} Dask workers (LUT-456, gluino background)"] = N_SCORED / seconds
             if n == 1:
                 tiny_on_dask = on_dask(small, "tiny", N_TINY_PARTS)

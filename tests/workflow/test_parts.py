@@ -48,6 +48,15 @@ def test_parts_hold_every_event_once_and_in_order(files: list[Path], tmp_path: P
     assert max(sizes) - min(sizes) <= 1
 
 
+def test_parts_are_found_from_another_folder(
+    files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files[2].parent)
+    (part,) = Sources([Path(files[2].name)]).parts(1)
+    monkeypatch.chdir(tmp_path)
+    assert sum(len(events) for events in part.stream()) == 25
+
+
 def test_a_range_of_entries_is_that_slice_of_the_file(
     files: list[Path], tmp_path: Path, make_events: Callable[..., EventSet]
 ) -> None:

@@ -152,18 +152,18 @@ def score(
         raise UsageError("--explain needs all events in one process; leave out --dask and --shard")
     if bool(dask) + bool(shard) > 1 or (n_parts and not dask):
         raise UsageError("--dask, with --parts, scores all parts, and --shard one of them; give only one")
-    scoring = Scoring(resolve(model), how, token_losses, explain, device)
+    scoring = Scoring(resolve(model).absolute(), how, token_losses, explain, device)
     if dask:
         from unmask.errors import require
 
         require("distributed", "dask")
         from unmask.workflow.dask import number_of_parts
 
-        parts = Parts(scoring, out, n_parts or number_of_parts(reading.sources))
+        parts = Parts(scoring, out.absolute(), n_parts or number_of_parts(reading.sources))
         _score_on_dask(dask, parts, reading.sources)
     elif shard:
         part = Shard.parse(shard)
-        parts = Parts(scoring, out, part.count)
+        parts = Parts(scoring, out.absolute(), part.count)
         parts.check()
         _report([parts.write(part.index - 1, reading.sources.parts(part.count)[part.index - 1])], out)
     else:

@@ -106,7 +106,7 @@ class Sources:
         return lengths
 
     def parts(self, n: int) -> list[Part]:
-        """Cut into ``n`` parts, which together hold all events in their order.
+        """Cut into ``n`` parts, which together hold all events in their order; their paths are absolute.
 
         Parquet and ROOT files are cut into ranges of entries, for parts of equal size. Text and array files cannot be
         read from the middle: with such a file among them, all files stay whole.
@@ -132,9 +132,9 @@ class Part(Sources):
     """Some whole files of others, or some of their entries; possibly none."""
 
     def __init__(self, whole: Sources, pieces: Sequence[Piece]) -> None:
-        files = [file for file, _ in pieces]
+        self.pieces = [(file.absolute(), entries) for file, entries in pieces]
+        files = [file for file, _ in self.pieces]
         super().__init__(files, whole.kind, whole.options, whole.signal_process, skip_bad=whole.bad.skip)
-        self.pieces = list(pieces)
 
     def stream(self, files: Sequence[Path] | None = None, bar: Bar = no_bar) -> Iterator[EventSet]:
         """Yield the events; first none, so that a part without any can be written too."""
