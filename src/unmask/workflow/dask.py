@@ -44,8 +44,9 @@ def connect(address: str) -> Iterator[Client]:
         if not n_workers.isdecimal() or not int(n_workers):
             raise UsageError(f"--dask {address!r}: write local:N with N worker processes, such as local:2")
         environment = dask.config.get("distributed.nanny.pre-spawn-environ") | _KEEP_FREED_MEMORY
+        settings = {"distributed.nanny.pre-spawn-environ": environment, "distributed.worker.profile.enabled": False}
         with (
-            dask.config.set({"distributed.nanny.pre-spawn-environ": environment}),
+            dask.config.set(settings),
             LocalCluster(n_workers=int(n_workers), threads_per_worker=1, dashboard_address=None) as cluster,
             Client(cluster) as client,
         ):
