@@ -15,8 +15,8 @@ MAY_IMPORT = {
     "training": {"errors", "artifacts", "training"},
     "tokenizers": FOUNDATION | {"events", "networks", "training", "tokenizers"},
     "detectors": FOUNDATION | {"events", "networks", "training", "tokenizers", "detectors"},
-    "cluster": FOUNDATION | {"events", "networks", "tokenizers", "detectors", "cluster"},
     "evaluation": FOUNDATION | {"events", "detectors", "evaluation"},
+    "workflow": FOUNDATION | {"events", "tokenizers", "detectors", "workflow"},
     "tuning": FOUNDATION
     | {"events", "networks", "training", "tokenizers", "detectors", "evaluation", "studies", "tuning"},
 }

@@ -6,6 +6,7 @@ A table says in its metadata of what kind and version it is, and where it came f
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -19,8 +20,7 @@ from unmask.artifacts import Json, atomic_path
 from unmask.errors import ArtifactError, UnmaskError
 
 METADATA_KEY = b"unmask"
-#: In a folder of tables that are parts of one: which ones they are.
-PLAN = "_plan.json"
+_PART = re.compile(r"part-\d+-of-\d+\.parquet")
 #: A text column.
 WORDS = pa.dictionary(pa.int32(), pa.string())
 
@@ -115,6 +115,20 @@ def open_table(path: str | Path, kind: TableKind) -> Iterator[tuple[pq.ParquetFi
         ) from None
 
 
+def part_name(i: int, n: int) -> str:
+    """Name of part ``i``, from 0, of ``n``.
+
+    >>> part_name(6, 120)
+    'part-007-of-120.parquet'
+    """
+    return f"part-{i + 1:0{len(str(n))}d}-of-{n}.parquet"
+
+
+def parts_in(folder: Path) -> list[Path]:
+    """The parts that are in a folder, in their order."""
+    return sorted(path for path in folder.glob("part-*.parquet") if _PART.fullmatch(path.name))
+
+
 def table_files(path: str | Path) -> list[Path]:
     """The files of a table: itself, or all parts of a folder of parts, in their order.
 
@@ -126,20 +140,22 @@ def table_files(path: str | Path) -> list[Path]:
     path = Path(path)
     if not path.is_dir():
         return [path]
-    try:
-        files = json.loads((path / PLAN).read_text())["files"]
-        parts = [path / name for file in files for name in file["parts"]]
-    except FileNotFoundError:
-        raise ArtifactError(f"a folder without {PLAN}; give a file, or a folder of parts", path=path) from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise ArtifactError(f"cannot be read ({error})", path=path / PLAN) from None
-    missing = [part.name for part in parts if not part.is_file()]
-    if missing:
+    parts = parts_in(path)
+    if not parts:
         raise ArtifactError(
-            f"{len(missing):,} of {len(parts):,} parts are missing, first {missing[0]}; "
-            "run the command that writes them again: it does only what is missing",
+            "a folder without part-1-of-N.parquet; give a file or a folder of parts (score again what an earlier "
+            "version wrote)",
             path=path,
         )
+    n = int(parts[0].stem.rpartition("-")[2])
+    expected = [path / part_name(i, n) for i in range(n)]
+    missing = sorted(set(expected) - set(parts))
+    if missing:
+        raise ArtifactError(
+            f"{len(missing):,} of {n:,} parts are missing, first {missing[0].name}; run its shard again", path=path
+        )
+    if parts != expected:
+        raise ArtifactError(f"holds parts of several numbers ({parts[0].name}, {parts[-1].name})", path=path)
     return parts
 
 

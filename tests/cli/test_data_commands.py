@@ -155,12 +155,14 @@ def test_split_is_the_same_whatever_the_chunks_and_keeps_signal_for_the_test(tmp
         }
 
 
-def test_plot_writes_a_figure(good_csv: Path, tmp_path: Path) -> None:
-    assert unmask("data", "plot", good_csv, "--out", tmp_path / "events.svg").returncode == 0
+def test_inspect_draws_a_figure(good_csv: Path, tmp_path: Path) -> None:
+    shown = unmask("data", "inspect", good_csv, "--figure", tmp_path / "events.svg")
+    assert shown.returncode == 0
+    assert "MET quartiles" in shown.stdout
     drawn = (tmp_path / "events.svg").read_text()
     for text in ("objects in the event", "MET [GeV]", "HT [GeV]", "unlabelled (2)"):
         assert text in drawn
-    assert unmask("data", "plot", good_csv, "--out", tmp_path / "events.bmp").returncode == 2
+    assert unmask("data", "inspect", good_csv, "--figure", tmp_path / "events.bmp").returncode == 2
 
 
 def test_gzip_is_read_as_it_is(good_csv: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`unmask evaluate` and `unmask leaderboard` as a user runs them."""
+"""`unmask evaluate` as a user runs them."""
 
 import json
 import re
@@ -103,26 +103,12 @@ def test_process_names_are_shown_as_they_are(tmp_path: Path) -> None:
     assert all(f">{name} against background" in page for name in ("[red]a[/b]", "tttt", ""))
 
 
-def test_streaming_says_what_must_be_known(tmp_path: Path) -> None:
-    scores = make(2)
-    label = np.where(scores.row < 100, -1, scores.label).astype(np.int8)
-    write_scores(tmp_path / "some.parquet", [replace(scores, label=label, was_trained_on=scores.row < 150)])
-    result, notes = running("evaluate", tmp_path / "some.parquet", "--streaming", "--json")
-    assert "note: some: 100 events have no label and are left out" in notes
-    assert "note: some: the detector was trained on 50 of these events" in notes
-    assert len(json.loads(result)[0]["notes"]) == 2
-    write_scores(tmp_path / "nan.parquet", [replace(scores, weight=np.where(scores.row == 3, np.nan, 1.0))])
-    assert "nan.parquet: 1 of 2,000 weights are NaN" in failing("evaluate", tmp_path / "nan.parquet", "--streaming")[1]
-
-
 def test_leaderboard(folder: Path, tmp_path: Path) -> None:
-    printed = unmask("leaderboard", folder / "good.parquet", "--channel", "2b")
-    assert printed.stdout.splitlines()[0] == "Signal,Model,Chan,AUC,1e-2,1e-3,1e-4"
-    assert printed.stdout.splitlines()[1].startswith("signal,good,2b,0.9")
-    written = unmask("leaderboard", folder / "good.parquet", "--channel", "2b", "--out", tmp_path / "rows.csv")
-    assert "1 rows" in written.stdout
-    assert failing("leaderboard", folder / "good.parquet", "--channel", "9z")[0] == 2
-    assert (tmp_path / "rows.csv").read_text() == printed.stdout
+    running("evaluate", folder / "good.parquet", "--channel", "2b", "--out", tmp_path)
+    header, row, *_ = (tmp_path / "leaderboard.csv").read_text().splitlines()
+    assert header == "Signal,Model,Chan,AUC,1e-2,1e-3,1e-4"
+    assert row.startswith("signal,good,2b,0.9")
+    assert failing("evaluate", folder / "good.parquet", "--channel", "9z", "--out", tmp_path)[0] == 2
 
 
 def test_bad_input_is_one_message(folder: Path, tmp_path: Path) -> None:
@@ -149,11 +135,8 @@ def test_bad_input_is_one_message(folder: Path, tmp_path: Path) -> None:
             3,
             "label-5.parquet: label 5, first of 1 that are not accepted; accepted: -1",
         ),
-        ((tmp_path / "label-5.parquet", "--streaming"), 3, "label-5.parquet: label 5"),
-        ((tmp_path / "unknown.parquet", "--streaming"), 3, "unknown.parquet: none of the 2,000 events has a label"),
         ((good, good), 2, "two detectors are called 'good'"),
         ((good, "--name", "a", "--name", "b"), 2, "1 scores files and 2 names"),
-        ((good, "--streaming", "--out", tmp_path / "x"), 2, "leave out --out"),
         ((good, "--style", "cms"), 2, "give --out"),
         ((good, "--formats", "png,jpg", "--out", tmp_path / "x"), 2, "--formats png,jpg: a figure is written as png"),
         ((tmp_path / "missing.parquet",), 3, "no such file"),

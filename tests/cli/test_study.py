@@ -16,9 +16,6 @@ import pytest
 
 from tests.cli.running import failing, running, unmask
 from tests.events.readers.event_files import darkmachines_line, example_events
-from unmask import EventSet, load_sample
-from unmask.events.sample import Study
-from unmask.studies import estimates
 
 TINY = (
     "--set", "hidden=16", "--set", "n_layers=1", "--set", "n_heads=2", "--set", "tokenizer.n_bins=2",
@@ -43,10 +40,9 @@ def test_a_published_study_from_files_to_tables(data: Path, tmp_path: Path) -> N
     command = ("study", "run", "gluino", "--data", data, "--only", "lut-456", "--epochs", "1", "--out", out, *TINY)
     plan, _ = running(*command, "--dry-run")
     assert "to do (new)" in plan
-    assert "at most about" in plan
     assert not out.exists()
     shown, progress = running(*command)
-    assert "an estimate from a few training steps" in progress
+    assert "min left" in progress
     assert "background: train 1,120, validation 140, test 140 events" in progress
     assert "signal: gluino_1000_1 200 events" in progress
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.splitlines() if line.startswith("|")]
@@ -72,28 +68,6 @@ def test_the_sample_is_there_without_data(tmp_path: Path) -> None:
     plan, progress = running("study", "run", "four-top", "--only", "lut-456", "--dry-run", "--out", tmp_path / "x")
     assert "on the sample of the four-top study" in progress
     assert "detector lut-456" in plan
-
-
-def test_time_is_estimated_for_detectors_that_learn_nothing_so_quickly(tmp_path: Path) -> None:
-    plan, _ = running(
-        "study", "run", "gluino", "--only", "drocc-mlp,deep-svdd-mlp", "--dry-run", "--out", tmp_path / "x"
-    )
-    assert "detector drocc-mlp" in plan
-
-
-@pytest.mark.parametrize("study", ["four-top", "gluino"])
-def test_speed_is_measured_with_events_like_those_of_the_study(
-    study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-
-    def load(name: Study) -> EventSet:
-        asked.append(name)
-        return load_sample(name)
-
-    monkeypatch.setattr(estimates, "load_sample", load)
-    running("study", "run", study, "--only", "lut-456", "--dry-run", "--out", tmp_path / "x")
-    assert asked == [study]
 
 
 def test_a_killed_training_goes_on(data: Path, tmp_path: Path) -> None:

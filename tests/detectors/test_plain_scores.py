@@ -38,7 +38,6 @@ def test_score_and_label_are_enough(tmp_path: Path, suffix: str) -> None:
     assert [row.name for row in found.rows] == ["mine"]
     assert found.notes[0].startswith("no trivial scores beside the detectors")
     assert "mine" in running("evaluate", path)[0]
-    assert "mine" in running("evaluate", path, "--streaming")[0]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])

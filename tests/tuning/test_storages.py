@@ -8,9 +8,9 @@ from pathlib import Path
 import optuna
 import pytest
 
-from unmask.errors import BadDataError, MissingExtraError, UsageError
-from unmask.tuning import storages
-from unmask.tuning.storages import find_study, open_storage, serve
+from tests.tuning.conftest import unmask
+from unmask.errors import BadDataError, UnmaskError, UsageError
+from unmask.tuning.scan import find_study, open_storage
 
 
 def free_port() -> int:
@@ -42,27 +42,16 @@ def test_journals(tmp_path: Path) -> None:
 
 def test_databases_that_cannot_be_used() -> None:
     url = f"postgresql+psycopg://me:secret@127.0.0.1:{free_port()}/scans"
-    with pytest.raises(UsageError, match=r"me:\*\*\*@127\.0\.0\.1.*cannot be used: connection failed") as caught:
+    with pytest.raises(UnmaskError, match=r"cannot be used: connection failed: .*127\.0\.0\.1") as caught:
         open_storage(url)
     assert "secret" not in str(caught.value)
-    with pytest.raises(UsageError, match=r"there is no driver for it .*; try postgresql\+psycopg"):
-        open_storage("postgresql+nothing://host/scans")
-    with pytest.raises(UsageError, match="is not the URL of a database"):
-        open_storage("://x")
-
-
-def test_proxies_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storages, "_TIMEOUT_S", 0.3)
-    with pytest.raises(UsageError, match=r"no gRPC proxy answers at grpc://127\.0\.0\.1"):
-        open_storage(f"grpc://127.0.0.1:{free_port()}")
-    for wrong in ("grpc://host", "grpc://host:port"):
-        with pytest.raises(UsageError, match="write grpc://HOST:PORT"):
+    for wrong in ("postgresql+nothing://host/scans", "://x"):
+        with pytest.raises(UnmaskError, match="the database of the study cannot be used"):
             open_storage(wrong)
-    with pytest.raises(UsageError, match="is not a database"):
-        serve("journal.log")
 
 
-def test_without_optuna(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_optuna(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"optuna is not installed; run: pip install 'unmask\[tune\]'"):
-        open_storage("journal.log")
+    result = unmask("tune", "show", tmp_path / "journal.log")
+    assert result.returncode == 2
+    assert "optuna is not installed; run: pip install 'unmask[tune]'" in result.stderr

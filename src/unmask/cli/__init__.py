@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli import batch, calibrate, combine, data, detector, evaluate, report, study, tokenizer, tune
+from unmask.cli import calibrate, combine, data, detector, evaluate, report, study, tokenizer, tune
 
 app = typer.Typer(
     name="unmask",
@@ -25,13 +25,11 @@ app.command()(detector.train)
 app.command()(detector.score)
 app.command()(combine.combine)
 app.command()(evaluate.evaluate)
-app.command()(evaluate.leaderboard)
 app.command()(calibrate.calibrate)
 app.command()(calibrate.flag)
 app.command()(report.report)
 app.add_typer(study.app, name="study")
 app.add_typer(tune.app, name="tune")
-app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(batch.batch)
 app.command("list")(detector.list_)
 
 

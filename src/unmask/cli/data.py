@@ -1,8 +1,7 @@
-"""`unmask data`: look at event files, convert, split, plot and fetch them."""
+"""`unmask data`: look at event files, convert, split and fetch them."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,27 +9,40 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unmask.cli.parts import PART_EVENTS, DaskOption, PartEventsOption, ShardOption, run_in_parts
 from unmask.cli.reading import JsonOption, Reading, reads_events
 
 if TYPE_CHECKING:
     from unmask.events.event_set import EventSet
 
-app = typer.Typer(no_args_is_help=True, help="Look at event files; convert, split, plot and download them.")
+app = typer.Typer(no_args_is_help=True, help="Look at event files; convert, split and download them.")
 
 
 @app.command()
 @reads_events
-def inspect(reading: Reading, json: JsonOption = False) -> None:
+def inspect(
+    reading: Reading,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw multiplicity, pT, MET and HT of the events: a png, pdf or svg file.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
     """Say what is in event files: events, processes, multiplicities, MET and HT, cut events, problems.
 
     Bad events are listed as problems; the exit code is then 3, unless --skip-bad says that they are no surprise.
     """
-    from unmask.cli.console import emit_json
+    from unmask.cli.console import emit_json, note
     from unmask.events.summary import EventSummary
 
     may_be_bad, reading.bad.skip = reading.bad.skip, True
-    facts = EventSummary.of(reading.stream()).as_dict()
+    stream: Iterable[EventSet] = reading.stream()
+    if figure:
+        from unmask.evaluation.event_figures import draw_events
+        from unmask.events.event_set import concatenate_events
+
+        stream = list(stream)
+        draw_events(concatenate_events(stream)).write(figure)
+        note(f"figure -> {figure}")
+    facts = EventSummary.of(stream).as_dict()
     facts |= {"n_bad_events": reading.bad.n_skipped, "problems": reading.bad.summary()}
     if json:
         emit_json({"files": [str(file) for file in reading.files], **facts})
@@ -72,28 +84,19 @@ def _show(files: list[Path], facts: dict[str, Any]) -> None:
 @reads_events
 def convert(
     reading: Reading,
-    out: Annotated[
-        Path,
-        typer.Argument(metavar="OUT", help="The Parquet file to write; with --dask or --shard, a folder of parts."),
-    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The Parquet file to write.")],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
-    dask: DaskOption = None,
-    shard: ShardOption = None,
-    part_events: PartEventsOption = PART_EVENTS,
 ) -> None:
     """Convert event files of any kind into one Parquet file, with its provenance inside."""
     from unmask.artifacts import provenance
     from unmask.errors import UsageError
     from unmask.events.readers.parquet import EventsWriter
 
-    if dask or shard:
-        run_in_parts(reading, "convert", out, dask=dask, shard=shard, part_events=part_events)
-        return
     reading.check_output(out)
     if out.exists() and not overwrite:
         raise UsageError(f"{out}: the last name is the file to write, and it exists; give --overwrite to replace it")
     counter = _Counter()
-    with EventsWriter(out, provenance=provenance(**reading.origin())) as writer:
+    with EventsWriter(out, provenance=provenance(**reading.sources.origin())) as writer:
         for events in counter.watch(reading.stream()):
             writer.write(events)
     _report(reading, counter, f"{counter.n_events:,} events -> {out}")
@@ -123,7 +126,7 @@ def split(
     for name in SPLITS:
         reading.check_output(out / f"{name}.parquet")
     splitter = Splitter(seed=seed, fractions=fractions)
-    origin = reading.origin()
+    origin = reading.sources.origin()
     counter = _Counter()
     with ExitStack() as stack:
         writers = []
@@ -139,44 +142,24 @@ def split(
 
 
 @app.command()
-@reads_events
-def plot(
-    reading: Reading,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Figure to write: png, pdf or svg.")] = Path("events.png"),
-) -> None:
-    """Draw multiplicity, pT, MET and HT of the events (needs the plot extra)."""
-    from unmask.evaluation.event_figures import draw_events
-    from unmask.events.event_set import concatenate_events
-
-    counter = _Counter()
-    draw_events(concatenate_events(list(counter.watch(reading.stream())))).write(out)
-    _report(reading, counter, f"{counter.n_events:,} events -> {out}")
-
-
-@app.command()
 def download(
     study: Annotated[str, typer.Argument(help="Which data set.")],
     directory: Annotated[
         Path | None, typer.Option(help="Where files are kept (default: UNMASK_DATA_DIR, else the user's cache).")
     ] = None,
     pattern: Annotated[str | None, typer.Option(help="Only files whose names match, such as '*2b*'.")] = None,
-    show_list: Annotated[bool, typer.Option("--list", help="Only list the files and their sizes.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="Only list the files.")] = False,
 ) -> None:
-    """Fetch a Dark Machines data set by DOI: verified against the record's checksums, resumable, cached."""
+    """Fetch a Dark Machines data set by DOI: verified against the record's checksums, cached."""
     from unmask.cli.console import byte_bars, out, show_table
-    from unmask.events.download import DEFAULT_API, RemoteFile, download_study, list_study
+    from unmask.events.download import download_study, list_study
 
-    api = os.environ.get("UNMASK_ZENODO_API", DEFAULT_API)
     if show_list:
-        found = list_study(study, directory=directory, pattern=pattern, api=api)
-        show_table(study, ("file", "MB", "checksum"), [(f.name, f"{f.size / 1e6:,.1f}", f.checksum) for f in found])
+        found = list_study(study, directory=directory, pattern=pattern)
+        show_table(study, ("file", "checksum"), found.items())
         return
     with byte_bars() as update:
-
-        def progress(file: RemoteFile, n_bytes: int) -> None:
-            update(file.name, n_bytes, file.size)
-
-        paths = download_study(study, directory=directory, pattern=pattern, progress=progress, api=api)
+        paths = download_study(study, directory=directory, pattern=pattern, progress=update)
     for path in paths:
         out.print(str(path), highlight=False, soft_wrap=True)
 

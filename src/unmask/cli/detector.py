@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,11 +18,11 @@ from unmask.cli.fitting import (
     run_folder_of,
     training_and_validation,
 )
-from unmask.cli.parts import PART_EVENTS, DaskOption, PartEventsOption, ShardOption, run_in_parts
 from unmask.cli.reading import Reading, reads_events, resolve
 
 if TYPE_CHECKING:
-    from unmask.detectors.scores import Scores
+    from unmask.workflow.score import Outcome, Parts
+    from unmask.workflow.sources import Sources
 
 
 @reads_events
@@ -125,56 +124,96 @@ def score(
         int, typer.Option(min=0, metavar="N", help="Explain the N most anomalous events, in OUT.explained.json.")
     ] = 0,
     device: DeviceOption = "auto",
-    dask: DaskOption = None,
-    shard: ShardOption = None,
-    part_events: PartEventsOption = PART_EVENTS,
+    dask: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Score on a Dask cluster: tcp://HOST:8786, or local:2 for two processes here. OUT is then a folder of "
+            "parts, and running the command again scores only what is missing.",
+        ),
+    ] = None,
+    n_parts: Annotated[
+        int | None,
+        typer.Option("--parts", min=1, help="Number of parts with --dask (default: one per 500,000 events or file)."),
+    ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(metavar="I/N", help="Score only part I of N, from 1/N to N/N. OUT is then a folder of parts."),
+    ] = None,
 ) -> None:
     """Give every event an anomaly score, larger is more anomalous, in bounded memory."""
-    from unmask.artifacts import MANIFEST, provenance, sha256_of_file
     from unmask.cli.console import note
     from unmask.cli.console import out as console
-    from unmask.detectors import load_detector
-    from unmask.detectors.explanations import MostAnomalous, write_explanations
-    from unmask.detectors.scores import write_scores
+    from unmask.detectors.explanations import explained_path
     from unmask.errors import UsageError
-    from unmask.events.event_set import EventSet
+    from unmask.workflow.score import Parts, Scoring, Shard
 
-    model = resolve(model)
-    if dask or shard:
+    if explain and (dask or shard):
+        raise UsageError("--explain needs all events in one process; leave out --dask and --shard")
+    if bool(dask) + bool(shard) > 1 or (n_parts and not dask):
+        raise UsageError("--dask, with --parts, scores all parts, and --shard one of them; give only one")
+    scoring = Scoring(resolve(model).absolute(), how, token_losses, explain, device)
+    if dask:
+        from unmask.errors import require
+
+        require("distributed", "dask")
+        from unmask.workflow.dask import number_of_parts
+
+        parts = Parts(scoring, out.absolute(), n_parts or number_of_parts(reading.sources))
+        _score_on_dask(dask, parts, reading.sources)
+    elif shard:
+        part = Shard.parse(shard)
+        parts = Parts(scoring, out.absolute(), part.count)
+        parts.check()
+        _report([parts.write(part.index - 1, reading.sources.parts(part.count)[part.index - 1])], out)
+    else:
+        reading.check_output(out)
+        n_events = scoring.write(reading.stream(), out, **reading.sources.origin())
+        reading.report_skipped()
+        console.print(f"{n_events:,} events -> {out}", highlight=False, soft_wrap=True)
         if explain:
-            raise UsageError("--explain looks at all events in one process; leave out --dask and --shard")
-        run_in_parts(
-            reading,
-            "score",
-            out,
-            dask=dask,
-            shard=shard,
-            part_events=part_events,
-            model=model,
-            how=how,
-            token_losses=token_losses,
-            device=device,
-        )
-        return
-    reading.check_output(out)
-    detector = load_detector(model)
-    most = MostAnomalous(explain)
-    if explain:
-        detector.explain(EventSet.empty())  # one that cannot explain says so now, not after hours
+            note(f"explained -> {explained_path(out)}")
 
-    def scored() -> Iterator[Scores]:
-        for events in reading.stream():
-            scores = detector.scores(events, how=how, with_token_losses=token_losses, device=device)
-            most.add(events, scores.score)
-            yield scores
 
-    digest = sha256_of_file(model / MANIFEST)
-    facts = provenance(**detector.origin_of_scores(digest, how), **reading.origin())
-    n_events = write_scores(out, scored(), provenance=facts)
-    reading.report_skipped()
-    console.print(f"{n_events:,} events -> {out}", highlight=False, soft_wrap=True)
-    if explain:
-        note(f"explained -> {write_explanations(out, most, detector, device=device, provenance=facts)}")
+def _score_on_dask(address: str, parts: Parts, sources: Sources) -> None:
+    from unmask.cli.console import progress_bar
+    from unmask.workflow.dask import connect, score_parts
+
+    parts.check()
+    pieces = sources.parts(parts.n)
+    outcomes = []
+    with connect(address) as client, progress_bar(f"{parts.n:,} parts") as progress:
+        for outcome in score_parts(client, parts, pieces):
+            outcomes.append(outcome)
+            progress(len(outcomes) / parts.n)
+    _report(outcomes, parts.out)
+
+
+def _report(outcomes: list[Outcome], out: Path) -> None:
+    """Say what became of parts, and exit with 3 if some of them failed."""
+    from unmask.cli.console import note
+    from unmask.cli.console import out as console
+    from unmask.cli.reading import note_skipped
+    from unmask.events.checks import BadEvents
+
+    bad = BadEvents(skip=True)
+    for outcome in outcomes:
+        bad.reasons.update(outcome.bad.reasons)
+        bad.examples |= outcome.bad.examples
+    note_skipped(bad)
+    failures = [outcome.failure for outcome in outcomes if outcome.failure]
+    n_kept = sum(outcome.is_kept for outcome in outcomes)
+    console.print(
+        f"{sum(outcome.n_events for outcome in outcomes):,} events in {len(outcomes) - len(failures):,} parts "
+        f"({n_kept:,} there before) -> {out}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if failures:
+        note(f"{len(failures):,} parts failed:")
+        for failure in failures:
+            note(f"  {failure}")
+        raise typer.Exit(3)
 
 
 def list_() -> None:

@@ -1,4 +1,4 @@
-"""`unmask evaluate` and `unmask leaderboard`: how well scores tell signal from background."""
+"""`unmask evaluate`: how well scores tell signal from background."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def evaluate(
     formats: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="Formats of the figures (default: png,pdf,svg).")
     ] = None,
-    streaming: Annotated[
-        bool, typer.Option("--streaming", help="Only the AUC, exactly, for more scores than fit in memory.")
-    ] = False,
+    channel: Annotated[
+        Literal["1", "2a", "2b", "3"] | None, typer.Option(help="Dark Machines channel to name in leaderboard.csv.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Measure how well scores tell signal from background, beside trivial scores, with 95 % intervals.
@@ -59,20 +59,15 @@ def evaluate(
     from unmask.evaluation.tables import result_files
 
     names = _names(scores, name)
-    if (style or formats) and not out:
-        raise UsageError("--style and --formats are of the figures, which are written to a folder: give --out")
+    if (style or formats or channel) and not out:
+        raise UsageError("--style, --formats and --channel are of files that are written to a folder: give --out")
     wanted = [one.strip() for one in formats.split(",")] if formats else FORMATS
     for one in wanted:
         check_format(one, f"--formats {formats}")
-    if streaming:
-        if out:
-            raise UsageError("--streaming measures the AUC only; leave out --out")
-        _show_streamed(scores, names, json)
-        return
     read = _read(scores, names)
     found = _evaluate(read)
     if out:
-        texts = result_files(found)
+        texts = result_files(found, channel or "")
         for file, text in texts.items():
             with atomic_path(out / file) as path:
                 path.write_text(text, encoding="utf-8")
@@ -86,27 +81,6 @@ def evaluate(
         emit_json(found.to_json())
     else:
         _show(found)
-
-
-def leaderboard(
-    scores: ScoresArgument,
-    channel: Annotated[Literal["1", "2a", "2b", "3"], typer.Option(help="Dark Machines channel.")],
-    name: NameOption = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="CSV file to write; by default it is printed.")
-    ] = None,
-) -> None:
-    """Write results in the Dark Machines format, a row for each signal process and detector."""
-    from unmask.artifacts import atomic_path
-    from unmask.evaluation import tables
-
-    text = tables.leaderboard(_evaluate(_read(scores, _names(scores, name))), channel)
-    if out is None:
-        typer.echo(text, nl=False)
-        return
-    with atomic_path(out) as path:
-        path.write_text(text, encoding="utf-8")
-    typer.echo(f"{text.count(chr(10)) - 1} rows -> {out}")
 
 
 def _names(scores: list[Path], given: list[str] | None) -> list[str]:
@@ -178,20 +152,3 @@ def _show(found: Evaluation) -> None:
             ("score less another", "difference", "p-value"),
             [(f"{x.name} - {x.other}", cell(x.difference), p_value_cell(x.difference)) for x in pairs],
         )
-
-
-def _show_streamed(scores: list[Path], names: list[str], json: bool) -> None:
-    from unmask.cli.console import emit_json, note, show_table
-    from unmask.evaluation.streaming_roc import streaming_roc
-    from unmask.evaluation.tables import cell
-
-    found = dict(zip(names, map(streaming_roc, scores), strict=True))
-    for name, one in found.items():
-        for text in one.notes:
-            note(f"note: {name}: {text}")
-    if json:
-        pairs = zip(scores, found.values(), strict=True)
-        emit_json([{"scores": str(path), "AUC": vars(one.auc), "notes": one.notes} for path, one in pairs])
-        return
-    rows = [(name, cell(one.auc)) for name, one in found.items()]
-    show_table("signal against background (95% intervals)", ("score", "AUC"), rows)

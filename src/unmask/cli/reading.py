@@ -6,7 +6,6 @@ import functools
 import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,9 +16,8 @@ from unmask.events.kinds import Kind
 from unmask.events.objects import Unit
 
 if TYPE_CHECKING:
+    from unmask.events.checks import BadEvents
     from unmask.events.event_set import EventSet
-    from unmask.events.readers import BadEvents
-
 
 Label = Literal["background", "signal", "unknown"]
 SAMPLE = "sample:"
@@ -66,16 +64,12 @@ class Reading:
         chunk_events: Annotated[int, typer.Option(min=1, help="Events held in memory at a time.")] = 50_000,
     ) -> None:
         from unmask.errors import UsageError
-        from unmask.events.readers import BadEvents, ReadOptions, check_distinct_names
+        from unmask.events.readers import ReadOptions
+        from unmask.workflow.sources import Sources
 
         if label and signal_process:
             raise UsageError("--label and --signal-process both say what is signal; give one of them")
-        self.files = find_files(files)
-        check_distinct_names(self.files)
-        self.kind = file_format
-        self.signal_process = list(signal_process or [])
-        self.bad: BadEvents = BadEvents(skip=skip_bad)
-        self.options = ReadOptions(
+        options = ReadOptions(
             unit=unit,
             process=process,
             label=LABELS[label] if label else None,
@@ -84,27 +78,12 @@ class Reading:
             dataset=dataset,
             selection=parse_selection(select or []),
         )
+        self.sources = Sources(find_files(files), file_format, options, signal_process or [], skip_bad=skip_bad)
+        self.files, self.options, self.bad = self.sources.files, self.sources.options, self.sources.bad
 
     def stream(self, files: Sequence[Path] | None = None) -> Iterator[EventSet]:
         """Yield all events of all files (or of other ``files``, read the same way), with a bar for each file."""
-        from unmask.errors import UsageError, nearest
-        from unmask.events.readers import stream_events
-
-        processes: dict[str, None] = {}
-        for file in find_files(files) if files else self.files:
-            with progress_bar(f"reading {file.name}") as progress:
-                for events in stream_events(
-                    file,
-                    kind=self.kind,
-                    options=self.options,
-                    bad=self.bad,
-                    progress=progress,
-                ):
-                    processes |= dict.fromkeys(events.process_names.counts())
-                    yield events.with_signal(self.signal_process) if self.signal_process else events
-        for name in self.signal_process:
-            if name not in processes:
-                raise UsageError(f"--signal-process {name!r} is in none of the files; {nearest(name, processes)}")
+        return self.sources.stream(find_files(files) if files else None, progress_bar)
 
     def check_output(self, out: Path) -> None:
         """Refuse, before any work, to write a Parquet file over an input or under another ending."""
@@ -117,28 +96,17 @@ class Reading:
         if out.resolve() in [file.resolve() for file in self.files]:
             raise UsageError(f"{out}: would replace a file that is read; choose another name")
 
-    def origin(self) -> dict[str, Any]:
-        """Hashes of the files and the options that they are read with, for the provenance of what is written.
-
-        What cannot be read is an error here, before anything is written.
-        """
-        from unmask.artifacts import sha256_of_file
-        from unmask.events.readers import detect_kind
-
-        for file in self.files:
-            if self.kind is None:
-                detect_kind(file)
-        return {
-            "inputs": [{"file": file.name, "sha256": sha256_of_file(file)} for file in self.files],
-            "options": asdict(self.options) | {"signal_process": self.signal_process, "skip_bad": self.bad.skip},
-        }
-
     def report_skipped(self) -> None:
         """Say what was skipped."""
-        if self.bad.n_skipped:
-            note(f"skipped {self.bad.n_skipped:,} bad events:")
-            for line in self.bad.summary():
-                note(f"  {line}")
+        note_skipped(self.bad)
+
+
+def note_skipped(bad: BadEvents) -> None:
+    """Say which events were skipped."""
+    if bad.n_skipped:
+        note(f"skipped {bad.n_skipped:,} bad events:")
+        for line in bad.summary():
+            note(f"  {line}")
 
 
 def reads_events(command: Callable[..., None]) -> Callable[..., None]:

@@ -54,7 +54,7 @@ def run(
     seed: SeedOption = 1,
     device: DeviceOption = "auto",
     style: Annotated[Literal["plain", "atlas", "cms"], typer.Option(help="Look of the figures.")] = "plain",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done, and how long.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be done.")] = False,
 ) -> None:
     """Split, tokenize, train, score, calibrate, measure, draw and report: everything, in one folder.
 
@@ -121,7 +121,7 @@ def _event_files(
         signal=tuple(find_files(signal)),
         data=tuple(find_files(data_file)),
         signal_processes=chosen.signal_processes if chosen else (),
-        kind=reading.kind,
+        kind=reading.sources.kind,
         options=reading.options,
         skip_bad=reading.bad.skip,
     )
@@ -129,23 +129,12 @@ def _event_files(
 
 def _show_plan(current: StudyRun) -> None:
     from unmask.cli.console import note, show_table
-    from unmask.studies.estimates import Estimator
     from unmask.studies.stages import plan
 
     planned = plan(current.stages, current.ledger)
-    if any(each.why for each in planned):
-        note("measuring how fast this machine trains ...")
-    estimator = Estimator(current)
-    estimates = [estimator.of(each) for each in planned]
-    rows = [
-        (each.stage.name, _state(current, each), _duration(found.seconds, found.is_limit) if each.why else "")
-        for each, found in zip(planned, estimates, strict=True)
-    ]
-    show_table(f"stages of the study in {current.out}", ("stage", "state", "estimated time"), rows)
-    if any(each.why for each in planned):
-        total = _duration(sum(found.seconds for found in estimates), any(found.is_limit for found in estimates))
-        note(f"in all {total}: an estimate from a few training steps on this machine, with no other work on it")
-    else:
+    rows = [(each.stage.name, _state(current, each)) for each in planned]
+    show_table(f"stages of the study in {current.out}", ("stage", "state"), rows)
+    if not any(each.why for each in planned):
         note("all is done; nothing has changed")
 
 
@@ -154,17 +143,6 @@ def _state(current: StudyRun, planned: Planned) -> str:
         made_by = (current.ledger.record(planned.stage) or {}).get("unmask")
         return f"done (by unmask {made_by})" if made_by not in (None, version("unmask")) else "done"
     return f"goes on ({planned.why})" if current.ledger.can_continue(planned.stage) else f"to do ({planned.why})"
-
-
-def _duration(seconds: float, is_limit: bool) -> str:
-    """Words for a time that is roughly known."""
-    if seconds >= 5400:
-        words = f"{seconds / 3600:.1f} h"
-    elif seconds >= 90:
-        words = f"{seconds / 60:.0f} min"
-    else:
-        words = f"{max(seconds, 1):.0f} s"
-    return f"{'at most ' if is_limit else ''}about {words}"
 
 
 def _show_thresholds(current: StudyRun) -> None:

@@ -18,7 +18,6 @@ from unmask.cli.fitting import (
     run_folder_of,
     training_and_validation,
 )
-from unmask.cli.parts import PART_EVENTS, DaskOption, PartEventsOption, ShardOption, run_in_parts
 from unmask.cli.reading import JsonOption, Reading, reads_events, resolve
 
 if TYPE_CHECKING:
@@ -82,12 +81,7 @@ def fit(
 def encode(
     tokenizer: TokenizerArgument,
     reading: Reading,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Parquet file to write; with --dask or --shard, a folder of parts.")
-    ],
-    dask: DaskOption = None,
-    shard: ShardOption = None,
-    part_events: PartEventsOption = PART_EVENTS,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")],
 ) -> None:
     """Turn events into tokens, in bounded memory, and write them with the events' identity."""
     from unmask.artifacts import MANIFEST, provenance, sha256_of_file
@@ -95,12 +89,9 @@ def encode(
     from unmask.tokenizers import load_tokenizer, write_tokens
 
     tokenizer = resolve(tokenizer)
-    if dask or shard:
-        run_in_parts(reading, "encode", out, dask=dask, shard=shard, part_events=part_events, model=tokenizer)
-        return
     reading.check_output(out)
     fitted = load_tokenizer(tokenizer)
-    facts = provenance(tokenizer=sha256_of_file(tokenizer / MANIFEST), **reading.origin())
+    facts = provenance(tokenizer=sha256_of_file(tokenizer / MANIFEST), **reading.sources.origin())
     n_events = write_tokens(out, fitted.encode_stream(reading.stream()), provenance=facts)
     reading.report_skipped()
     console.print(f"{n_events:,} events -> {out}", highlight=False, soft_wrap=True)

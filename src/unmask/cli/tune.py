@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,8 +16,10 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
     from unmask.events.event_set import EventSet
+    from unmask.networks.masked_token import Padding
     from unmask.tokenizers import Tokenizer
-    from unmask.tuning.plan import Plan
+    from unmask.tuning.scan import Pruning
+    from unmask.tuning.space import Target
 
 app = typer.Typer(no_args_is_help=True, help="Search hyper-parameters on background alone, with any number of workers.")
 
@@ -25,29 +28,22 @@ PresetOption = Annotated[
 ]
 TrialsOption = Annotated[int, typer.Option(min=1, help="Finished trials that the study shall have in the end.")]
 OutOption = Annotated[
-    Path | None, typer.Option("--out", "-o", help="Folder for the journal, logs, figures and the best preset.")
+    Path | None, typer.Option("--out", "-o", help="Folder for the journal, figures and the best preset.")
 ]
 StorageOption = Annotated[
     str | None,
     typer.Option(
-        help="Where workers share the study: a journal file, postgresql+psycopg://..., grpc://host:port "
+        help="Where workers share the study: a journal file, or a database such as postgresql+psycopg://... "
         "(default: OUT/journal.log)."
     ),
 ]
 StudyOption = Annotated[str | None, typer.Option(help="Name of the study (default: made of preset and padding).")]
 EpochsOption = Annotated[int | None, typer.Option(min=1, help="Most epochs of a trial (default: the preset's).")]
 EventsOption = Annotated[int | None, typer.Option(min=1, help="Train on so many events only, drawn by --seed.")]
-WorkersOption = Annotated[int, typer.Option(min=1, help="Processes to start here.")]
 PrunerOption = Annotated[
     Literal["median", "hyperband", "none"], typer.Option(help="How trials that fall behind are stopped early.")
 ]
-GraceOption = Annotated[
-    float, typer.Option(min=1, help="Seconds without a sign of life after which a worker's trial is done again.")
-]
-AsWorkerOption = Annotated[bool, typer.Option("--as-worker", hidden=True)]
-StorageArgument = Annotated[
-    str, typer.Argument(metavar="STORAGE", help="A journal file, the URL of a database, or grpc://host:port.")
-]
+StorageArgument = Annotated[str, typer.Argument(metavar="STORAGE", help="A journal file, or the URL of a database.")]
 ChosenStudyOption = Annotated[str | None, typer.Option(help="Which study, where there are several.")]
 
 
@@ -64,30 +60,15 @@ def tokenizer(
     events: EventsOption = None,
     validation: ValidationOption = None,
     pruner: PrunerOption = "median",
-    workers: WorkersOption = 1,
-    grace: GraceOption = 120.0,
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
-    as_worker: AsWorkerOption = False,
 ) -> None:
     """Tune the VQ-VAE of a preset at its number of codes.
 
     Searched: latent, hidden, heads, blocks, alpha, beta, gamma and the learning rate. What is minimised is the
     reconstruction error of validation background. Running the same command again continues the scan.
     """
-    _quiet_optuna()
-    from unmask.events.fingerprints import fingerprint_of
-    from unmask.studies.presets import load_preset
-    from unmask.tuning.plan import Plan
-
-    chosen = load_preset(preset)
-    Plan(target="tokenizer", preset=chosen)  # a preset that cannot be tuned is an error before events are read
-    where = _storage(storage, out)
-    training, held_out = _events(reading, validation, seed, events)
-    data = fingerprint_of(training, held_out)
-    plan = Plan(target="tokenizer", preset=chosen, max_epochs=epochs, data=data)
-    options: dict[str, Any] = {"study_name": study, "pruning": pruner, "seed": seed, "device": device, "grace_s": grace}
-    _scan(plan, training, held_out, trials, workers, where, out, as_worker, options)
+    _scan(reading, "tokenizer", preset, trials, out, storage, study, epochs, events, validation, pruner, seed, device)
 
 
 @app.command()
@@ -109,11 +90,8 @@ def detector(
     events: EventsOption = None,
     validation: ValidationOption = None,
     pruner: PrunerOption = "median",
-    workers: WorkersOption = 1,
-    grace: GraceOption = 120.0,
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
-    as_worker: AsWorkerOption = False,
 ) -> None:
     """Tune the masked-token detector of a preset.
 
@@ -121,29 +99,10 @@ def detector(
     is minimised is the cross-entropy of masked tokens of validation background. Losses with different paddings cannot
     be compared: make one study for each --padding. Running the same command again continues the scan.
     """
-    from unmask.artifacts import MANIFEST, sha256_of_file
-
-    _quiet_optuna()
-    from unmask.events.fingerprints import fingerprint_of
-    from unmask.studies.presets import load_preset
-    from unmask.tuning.plan import Plan
-
-    chosen = load_preset(preset)
-    fitted = _fitted(tokenizer, chosen) if tokenizer else None
-    plan_options: dict[str, Any] = {
-        "target": "detector",
-        "preset": chosen,
-        "padding": padding or chosen.detector.get("padding", "predict"),
-        "max_epochs": epochs,
-        "tokenizer": sha256_of_file(tokenizer / MANIFEST)[:16] if tokenizer else None,
-    }
-    Plan(**plan_options)
-    where = _storage(storage, out)
-    training, held_out = _events(reading, validation, seed, events)
-    plan = Plan(**plan_options, data=fingerprint_of(training, held_out))
-    options: dict[str, Any] = {"study_name": study, "pruning": pruner, "seed": seed, "device": device, "grace_s": grace}
-    options |= {"tokenizer": fitted}
-    _scan(plan, training, held_out, trials, workers, where, out, as_worker, options)
+    _scan(
+        reading, "detector", preset, trials, out, storage, study, epochs, events, validation, pruner, seed, device,
+        tokenizer, padding,
+    )  # fmt: skip
 
 
 @app.command()
@@ -153,16 +112,23 @@ def show(
     limit: Annotated[int, typer.Option(min=1, help="How many trials, the best first.")] = 10,
     figures: Annotated[Path | None, typer.Option(help="Folder for figures of the scan.")] = None,
     format_: Annotated[str, typer.Option("--figure-format", help="png, pdf or svg.")] = "png",
+    preset: Annotated[
+        Path | None, typer.Option(help="TOML file for the best trial, for: unmask train --preset.")
+    ] = None,
+    trial: Annotated[int | None, typer.Option(help="Another trial than the best for --preset, by its number.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show the best trials of a scan, also while it runs."""
-    from unmask.cli.console import emit_json, note
-    from unmask.tuning.figures import draw_figures
-    from unmask.tuning.results import summary
-    from unmask.tuning.storages import find_study
-
+    """Show the best trials of a scan, also while it runs; draw them, or write one as a preset."""
     _quiet_optuna()
+    from unmask.cli.console import emit_json, note
+    from unmask.tuning.results import best_preset, draw_figures, summary, write_preset
+    from unmask.tuning.scan import find_study
+
     found = find_study(storage, study)
+    if preset:
+        best = best_preset(found, trial)
+        write_preset(preset, best)
+        note(f"{best.description} -> {preset}")
     if figures:
         for path in draw_figures(found, figures, format_):
             note(str(path))
@@ -170,42 +136,6 @@ def show(
         emit_json(summary(found, limit))
     else:
         _show(found, limit)
-
-
-@app.command()
-def export(
-    storage: StorageArgument,
-    out: Annotated[Path, typer.Option("--out", "-o", help="TOML file to write.")] = Path("best.toml"),
-    study: ChosenStudyOption = None,
-    trial: Annotated[int | None, typer.Option(help="Another trial than the best, by its number.")] = None,
-) -> None:
-    """Write the best trial as a preset, for: unmask train --preset best.toml."""
-    from unmask.cli.console import out as console
-    from unmask.tuning.results import best_preset, write_preset
-    from unmask.tuning.storages import find_study
-
-    _quiet_optuna()
-    preset = best_preset(find_study(storage, study), trial)
-    write_preset(out, preset)
-    console.print(f"{preset.description} -> {out}", highlight=False, soft_wrap=True)
-
-
-@app.command()
-def serve(
-    storage: Annotated[str, typer.Argument(metavar="DATABASE", help="postgresql+psycopg://... or sqlite:///FILE.")],
-    host: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0 for everyone in the network.")] = "localhost",
-    port: Annotated[int, typer.Option(min=1, max=65535)] = 13000,
-) -> None:
-    """Let workers that cannot reach a database share it through grpc://HOST:PORT, until interrupted.
-
-    There is no password: whoever reaches the port can read and change the studies.
-    """
-    from unmask.cli.console import note
-    from unmask.tuning import storages
-
-    _quiet_optuna()
-    note(f"workers use: --storage grpc://{host}:{port}")
-    storages.serve(storage, host=host, port=port)
 
 
 def _quiet_optuna() -> None:
@@ -256,53 +186,47 @@ def _fitted(folder: Path, preset: Any) -> Tokenizer:
 
 
 def _scan(
-    plan: Plan,
-    training: EventSet,
-    validation: EventSet,
+    reading: Reading,
+    target: Target,
+    preset: str,
     n_trials: int,
-    n_workers: int,
-    storage: str,
     out: Path | None,
-    as_worker: bool,
-    options: dict[str, Any],
+    storage: str | None,
+    study: str | None,
+    epochs: int | None,
+    n_events: int | None,
+    validation: list[Path] | None,
+    pruner: Pruning,
+    seed: int,
+    device: str,
+    tokenizer: Path | None = None,
+    padding: Padding | None = None,
 ) -> None:
-    """Run a scan here, or in several processes, and report."""
-    from unmask.tuning.scan import Scan
-    from unmask.tuning.storages import open_storage, storage_failures
+    """Run a scan and report."""
+    _quiet_optuna()
+    from unmask.artifacts import MANIFEST, sha256_of_file
+    from unmask.events.fingerprints import fingerprint_of
+    from unmask.studies.presets import load_preset
+    from unmask.tuning.scan import Plan, Scan, open_storage, storage_errors
 
-    with storage_failures(storage):
-        scan = Scan(
-            open_storage(storage),
-            plan,
-            training,
-            validation,
-            trials_folder=out / "trials" / (options["study_name"] or plan.study_name) if out else None,
-            **options,
-        )
-        if n_workers > 1 and not as_worker:
-            _start_workers(scan.study, n_workers, n_trials)
-        else:
-            scan.run(n_trials, lambda trial: _say_trial(trial, scan.study))
-        if not as_worker:
-            _report(scan.study, storage, out)
-
-
-def _start_workers(study: Study, n_workers: int, n_trials: int) -> None:
-    import sys
-
-    from unmask.cli.console import note
-    from unmask.errors import TrainingError
-    from unmask.tuning.scan import n_finished
-    from unmask.tuning.workers import run_workers
-
-    for process, code in run_workers(sys.argv[1:], "--as-worker", n_workers):
-        if code:
-            note(f"worker process {process} ended early, with exit code {code}")
-    if n_finished(study) < n_trials:
-        raise TrainingError(
-            f"all workers ended with {n_finished(study)} of {n_trials} trials finished; "
-            "run the same command again to go on"
-        )
+    chosen = load_preset(preset)
+    fitted = _fitted(tokenizer, chosen) if tokenizer else None
+    plan = Plan(
+        target=target,
+        preset=chosen,
+        padding=padding or chosen.detector.get("padding", "predict") if target == "detector" else None,
+        max_epochs=epochs,
+        tokenizer=sha256_of_file(tokenizer / MANIFEST)[:16] if tokenizer else None,
+    )
+    plan.check()  # before events are read
+    where = _storage(storage, out)
+    train, held_out = _events(reading, validation, seed, n_events)
+    plan = replace(plan, data=fingerprint_of(train, held_out))
+    scan = Scan(plan=plan, train=train, validation=held_out, tokenizer=fitted, seed=seed, device=device)
+    with storage_errors():
+        shared = scan.study(open_storage(where), study, pruner)
+        scan.run(shared, n_trials, lambda trial: _say_trial(trial, shared))
+        _report(shared, where, out)
 
 
 def _say_trial(trial: FrozenTrial, study: Study) -> None:
@@ -335,8 +259,7 @@ def _report(study: Study, storage: str, out: Path | None) -> None:
 
     from unmask.cli.console import note
     from unmask.cli.console import out as console
-    from unmask.tuning.figures import MIN_TRIALS, draw_figures
-    from unmask.tuning.results import best_preset, complete_trials, write_preset
+    from unmask.tuning.results import MIN_TRIALS, best_preset, complete_trials, draw_figures, write_preset
 
     _show(study, 5)
     n_complete = len(complete_trials(study))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from unmask.artifacts import MANIFEST, Json, provenance, sha256_of_file
-from unmask.detectors import Detector, load_detector
-from unmask.detectors.explanations import MostAnomalous, explained_path, write_explanations
-from unmask.detectors.scores import Scores, read_scores, write_scores
-from unmask.errors import BadDataError, UsageError
+from unmask.artifacts import MANIFEST, provenance, sha256_of_file
+from unmask.detectors.scores import read_scores
+from unmask.errors import BadDataError
 from unmask.evaluation.calibration import Calibration, ScoredBy, calibrate, flag
 from unmask.events.readers import stream_events
 from unmask.studies.event_files import check_not_trained_on
 from unmask.studies.stages import StudyReporter
+from unmask.workflow.score import Scoring
 
 #: Most anomalous events that are explained, of each detector.
 N_EXPLAINED = 50
@@ -32,7 +31,7 @@ class Scorer:
 
     def score_tests(self, files: Sequence[Path], out: Path) -> None:
         """Score test events, and make sure that the detector was not trained on them."""
-        self._score(files, out)
+        self._score(files, out, explain=N_EXPLAINED)
         known = read_scores(out).was_trained_on
         if known is not None:
             check_not_trained_on(known, "test events")
@@ -45,9 +44,7 @@ class Scorer:
         BadDataError
             If there are too few events, or too many of the same score, even for the highest efficiency.
         """
-        detector = load_detector(self.model)
-        scores = (detector.scores(events, device=self.device) for events in stream_events(validation))
-        self._write(detector, scores, [validation], out)
+        self._score([validation], out)
         background, scored_by = read_scores(out), ScoredBy.of_files([out])
         for efficiency in BACKGROUND_EFFICIENCIES:
             try:
@@ -61,7 +58,7 @@ class Scorer:
 
     def search(self, data: Path, calibration: Path, out: Path, flagged: Path) -> None:
         """Score data, and write the events above the threshold with their p-values."""
-        self._score([data], out)
+        self._score([data], out, explain=N_EXPLAINED)
         known = Calibration.load(calibration)
         found = flag(known, [out])
         found.write(flagged, facts=provenance(calibration=sha256_of_file(calibration / MANIFEST), scores=[out.name]))
@@ -73,29 +70,12 @@ class Scorer:
             f"{flagged_weight:,.1f}, {expected:,.1f} expected if all are background"
         )
 
-    def _score(self, files: Sequence[Path], out: Path) -> None:
+    def _score(self, files: Sequence[Path], out: Path, *, explain: int = 0) -> None:
         """Score events, and explain the most anomalous where the detector can."""
-        detector = load_detector(self.model)
-        most = MostAnomalous(N_EXPLAINED)
-
-        def scored() -> Iterator[Scores]:
-            for path in files:
-                for events in stream_events(path):
-                    scores = detector.scores(events, device=self.device)
-                    most.add(events, scores.score)
-                    yield scores
-
-        explained_path(out).unlink(missing_ok=True)
-        facts = self._write(detector, scored(), files, out)
-        try:
-            write_explanations(out, most, detector, device=self.device, provenance=facts)
-        except UsageError:
+        scoring = Scoring(self.model, explain=explain, device=self.device)
+        if explain and not scoring.can_explain:
             self.reporter.note(f"{self.model.name}: this kind of detector cannot say why events are anomalous")
-
-    def _write(self, detector: Detector, scores: Iterator[Scores], files: Sequence[Path], out: Path) -> dict[str, Json]:
-        facts = provenance(
-            **detector.origin_of_scores(sha256_of_file(self.model / MANIFEST)),
-            inputs=[{"file": path.name, "sha256": sha256_of_file(path)} for path in files],
-        )
-        write_scores(out, scores, provenance=facts)
-        return facts
+            scoring = replace(scoring, explain=0)
+        events = (some for path in files for some in stream_events(path))
+        inputs = [{"file": path.name, "sha256": sha256_of_file(path)} for path in files]
+        scoring.write(events, out, inputs=inputs)

@@ -20,9 +20,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from filelock import FileLock, Timeout
+
 from unmask.artifacts import Json, atomic_path, sha256_of_file
 from unmask.errors import UnmaskError
-from unmask.locks import locked
 
 if TYPE_CHECKING:
     from unmask.training import Reporter
@@ -149,9 +150,23 @@ class Ledger:
         _write_json(self._place(stage), record)
         _write_json(self.folder / _HASHES, self._hashes)
 
-    def lock(self, stage: Stage, tell: Callable[[str], None]) -> AbstractContextManager[None]:
-        """Keep other processes from making the same stage."""
-        return locked(self._place(stage).with_suffix(".lock"), tell)
+    @contextmanager
+    def lock(self, stage: Stage, tell: Callable[[str], None]) -> Iterator[None]:
+        """Keep other processes from making the same stage; ``tell`` hears that one of them does."""
+        path = self._place(stage).with_suffix(".lock")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            tell("waiting for another process that makes this")
+            lock.acquire()
+        except OSError as error:
+            tell(f"no lock ({error.strerror}): nothing keeps another process from doing the same")
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _digests(self, paths: Sequence[Path]) -> dict[str, str | None]:
         return {path.relative_to(self.root).as_posix(): self.digest(path) for path in paths}

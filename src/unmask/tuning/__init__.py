@@ -1,1 +1,1 @@
-"""Hyper-parameter scans with Optuna: what is searched, the studies that workers share, and what a scan found."""
+"""Hyper-parameter scans with Optuna: what is searched, and the trials of a study that workers share."""

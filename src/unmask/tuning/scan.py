@@ -1,4 +1,4 @@
-"""A worker of a scan: takes trials from a shared study and trains them, until the study has enough."""
+"""A scan: trials of a preset's hyper-parameters in an Optuna study, which any number of workers share."""
 
 from __future__ import annotations
 
@@ -6,207 +6,280 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import optuna
+import sqlalchemy as sql
 import torch
-from optuna.distributions import BaseDistribution
-from optuna.exceptions import UpdateFinishedTrialError
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from unmask.detectors.masked_token import MaskedTokenDetector
-from unmask.errors import TrainingError, UsageError
+from unmask.errors import BadDataError, TrainingError, UnmaskError, UsageError, nearest
 from unmask.events.event_set import EventSet
+from unmask.networks.masked_token import Padding
+from unmask.studies.presets import Preset, load_preset, preset_names
 from unmask.tokenizers import Tokenizer
 from unmask.tokenizers.base import check_background
 from unmask.tokenizers.vqvae import VQVAETokenizer
 from unmask.training import EpochRecord, Reporter, derive_seed
-from unmask.training.loop import LOG
-from unmask.tuning.liveness import GRACE_S, Heartbeat, Watch
-from unmask.tuning.plan import Plan, claim_study
-from unmask.tuning.search_spaces import suggest
+from unmask.tuning.space import SPACES, Target, describe, set_parameters, suggest
 
 Pruning = Literal["median", "hyperband", "none"]
-_LONGEST_WAIT_S = 5.0
+PRUNERS: dict[Pruning, Callable[[], optuna.pruners.BasePruner]] = {
+    "median": lambda: optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2),
+    "hyperband": optuna.pruners.HyperbandPruner,
+    "none": optuna.pruners.NopPruner,
+}
+#: The user attribute of a study that holds its plan.
+PLAN = "unmask plan"
+#: Trials that are done: trained to their end, or given up for good reason.
+FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a study scans, stored with it; workers with another plan are refused.
+
+    Attributes
+    ----------
+    padding
+        Of a detector; fixed within a study, since losses with different paddings cannot be compared.
+    max_epochs
+        Of a trial; None for the preset's.
+    data
+        Fingerprint of the training and validation events.
+    tokenizer
+        Hash of the fitted tokenizer that all trials of a detector share, if it was given.
+    """
+
+    target: Target
+    preset: Preset
+    padding: Padding | None = None
+    max_epochs: int | None = None
+    data: str = ""
+    tokenizer: str | None = None
+
+    def check(self) -> None:
+        """Refuse a preset that has nothing to tune.
+
+        Raises
+        ------
+        UsageError
+            With the presets that have.
+        """
+        name, kind, detector = self.preset.name, self.preset.tokenizer.get("kind"), self.preset.detector.get("kind")
+        found = kind if self.target == "tokenizer" else detector
+        needed = "vqvae" if self.target == "tokenizer" else "masked-token"
+        if found != needed:
+            presets = [load_preset(each) for each in preset_names()]
+            choices = [each.name for each in presets if getattr(each, self.target).get("kind") == needed]
+            raise UsageError(
+                f"preset {name} has {f'a {found}' if found else 'no'} {self.target}; only a {needed} one can be tuned: "
+                f"{', '.join(choices)}"
+            )
+        if self.target == "detector" and kind == "vqvae" and self.tokenizer is None:
+            raise UsageError(
+                f"preset {name} has a VQ-VAE, which all trials must share: fit it first (unmask tokenizer fit "
+                f"--preset {name} ...) and give its folder with --tokenizer"
+            )
+
+    @property
+    def study_name(self) -> str:
+        """Default name of the study: one per preset (so per number of codes) and padding."""
+        return "-".join(part for part in (self.target, self.preset.name, self.padding) if part)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as JSON gives it back: tuples become lists."""
+        facts = asdict(self) | {"space": describe(SPACES[self.target])}
+        stored: dict[str, Any] = json.loads(json.dumps(facts))
+        return stored
+
+    @classmethod
+    def of(cls, study: optuna.Study) -> Plan:
+        """The plan in a study."""
+        stored = study.user_attrs.get(PLAN)
+        if stored is None:
+            raise UsageError(f"study {study.study_name!r} was not made by unmask")
+        fields = {key: value for key, value in stored.items() if key != "space"}
+        return cls(**fields | {"preset": Preset(**fields["preset"])})
+
+
+def open_storage(where: str, *, must_exist: bool = False) -> optuna.storages.BaseStorage:
+    """Open a journal file, or a database by its SQLAlchemy URL (``postgresql+psycopg://user@host/name``).
+
+    Raises
+    ------
+    UnmaskError
+        If the database cannot be reached, or its driver is not installed.
+    BadDataError
+        If the journal is not one, or does not exist although it must.
+    """
+    if "://" in where:
+        try:
+            with storage_errors():
+                return optuna.storages.RDBStorage(where, engine_kwargs={"pool_pre_ping": True})
+        except (ImportError, RuntimeError) as error:  # no driver; made by another version of Optuna
+            raise UsageError(f"the database of the study cannot be used: {error}") from None
+    path = Path(where)
+    if must_exist and not path.is_file():
+        raise BadDataError("no such journal; give the storage of a scan", path=path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return optuna.storages.JournalStorage(JournalFileBackend(str(path)))
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadDataError(f"is not a journal of Optuna, or is damaged ({error})", path=path) from None
+
+
+@contextmanager
+def storage_errors() -> Iterator[None]:
+    """Turn what a database says into one clear error."""
+    try:
+        yield
+    except (optuna.exceptions.StorageInternalError, sql.exc.SQLAlchemyError) as error:
+        cause = error.__cause__ or error
+        reason = (str(getattr(cause, "orig", None) or cause).strip() or type(cause).__name__).splitlines()[0]
+        raise UnmaskError(
+            f"the database of the study cannot be used: {reason}; finished trials are kept: run the command again"
+        ) from error
+
+
+def find_study(where: str, name: str | None = None) -> optuna.Study:
+    """Load a study; without a name, the only one there is."""
+    storage = open_storage(where, must_exist=True)
+    names = sorted(study.study_name for study in storage.get_all_studies())
+    if not names:
+        raise UsageError(f"{where} holds no study yet")
+    if name is None and len(names) > 1:
+        raise UsageError(f"{where} holds several studies; choose one with --study: {', '.join(names)}")
+    if name is not None and name not in names:
+        raise UsageError(f"{where} holds no study {name!r}; {nearest(name, names)}")
+    return optuna.load_study(study_name=name or names[0], storage=storage)
+
+
+@dataclass(kw_only=True)
 class Scan:
     """One worker's share of a scan.
 
-    Parameters
+    Attributes
     ----------
-    plan : what is tuned; a study with another plan is refused.
-    train, validation : background events; signal is refused.
-    tokenizer : the fitted tokenizer that the trials of a detector share.
-    seed : from it come the hyper-parameters of each trial and its training. One worker with one seed always does the
-        same. Trials train with the same seed, so that their validation losses are those of the same masked tokens.
-    trials_folder : each trial leaves its hyper-parameters and log in ``trials_folder/NUMBER``.
-    grace_s : seconds without a sign of life after which another worker's trial is taken over.
+    train, validation
+        Background events; signal is refused.
+    tokenizer
+        Fitted, shared by the trials of a detector; None fits that of the preset.
+    seed
+        Fixes the hyper-parameters of each trial and its training. All trials train with one seed, so that their
+        validation losses are those of the same masked tokens.
     """
 
-    def __init__(
-        self,
-        storage: optuna.storages.BaseStorage,
-        plan: Plan,
-        train: EventSet,
-        validation: EventSet,
-        *,
-        study_name: str | None = None,
-        tokenizer: Tokenizer | None = None,
-        pruning: Pruning = "median",
-        seed: int = 0,
-        device: str = "auto",
-        trials_folder: Path | None = None,
-        grace_s: float = GRACE_S,
-    ) -> None:
-        for events in (train, validation):
+    plan: Plan
+    train: EventSet
+    validation: EventSet
+    tokenizer: Tokenizer | None = None
+    seed: int = 0
+    device: str = "auto"
+
+    def study(
+        self, storage: optuna.storages.BaseStorage, name: str | None = None, pruning: Pruning = "median"
+    ) -> optuna.Study:
+        """Begin the study of this scan, or join it.
+
+        Raises
+        ------
+        UsageError
+            If the study is of another scan, with what differs, or there is signal among the events.
+        """
+        self.plan.check()
+        for events in (self.train, self.validation):
             check_background(events)
             if not len(events):
                 raise UsageError("training and validation events are both needed; one of them has none")
-        self.plan, self.train, self.validation = plan, train, validation
-        self.tokenizer, self.seed, self.device = tokenizer, seed, device
-        self.trials_folder, self.grace_s = trials_folder, grace_s
-        if plan.target == "detector" and tokenizer is None:
-            self.tokenizer = plan.preset.new_tokenizer().fit(train)
-        longest = self._new({}).training.max_epochs
-        self.study = optuna.create_study(
+        study = optuna.create_study(
             storage=storage,
-            study_name=study_name or plan.study_name,
-            sampler=TrialSeededSampler(seed),
-            pruner=_pruner(pruning, longest),
+            study_name=name or self.plan.study_name,
+            sampler=TrialSeededSampler(self.seed),
+            pruner=PRUNERS[pruning](),
             load_if_exists=True,
         )
-        claim_study(self.study, plan)
-        self._watch = Watch(self.study, grace_s)
+        stored, plan = study.user_attrs.get(PLAN), self.plan.to_json()
+        if stored is None and not study.get_trials(deepcopy=False):
+            study.set_user_attr(PLAN, plan)
+        elif stored is None:
+            raise UsageError(f"study {study.study_name!r} was not made by unmask; choose another --study name")
+        elif different := [name for name in plan if plan[name] != stored.get(name)]:
+            raise UsageError(
+                f"study {study.study_name!r} is another scan, with which this one cannot be compared (other "
+                f"{', '.join(different)}); choose another --study name"
+            )
+        return study
 
-    def run(self, n_trials: int, on_trial: Callable[[FrozenTrial], None] = lambda _: None) -> None:
-        """Take trials until the study has ``n_trials`` finished ones, by all its workers together.
-
-        A worker that finds enough trials running stays until they are finished, in case one has to be done again.
-        """
-        while n_finished(self.study) < n_trials:
-            self._watch.reclaim()
-            n_running = len(self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)))
-            if n_finished(self.study) + n_running < n_trials:
-                on_trial(self._do_trial())
-            else:
-                time.sleep(min(_LONGEST_WAIT_S, self.grace_s / 10))
-
-    def _do_trial(self) -> FrozenTrial:
-        trial = self.study.ask()
-        with Heartbeat(trial, self.grace_s), self._failure_is_told(trial):
-            value, state, reason = None, TrialState.PRUNED, None
-            started = time.perf_counter()
-            try:
-                value, state = self._train(trial), TrialState.COMPLETE
-            except (optuna.TrialPruned, TrainingError) as error:  # worse than others; NaN or infinite
-                reason = str(error)
-            except torch.cuda.OutOfMemoryError:
-                reason = "out of GPU memory"
-            trial.set_user_attr("seconds", round(time.perf_counter() - started, 3))
-            trial.set_user_attr("reason", reason)
-            self.study.tell(trial, value, state=state, skip_if_finished=True)
-        return self._frozen(trial.number)
-
-    @contextmanager
-    def _failure_is_told(self, trial: optuna.Trial) -> Iterator[None]:
-        """Do not leave a trial running that was interrupted; an interruption by hand is made good by another trial."""
-        try:
-            yield
-        except UpdateFinishedTrialError:
-            # This worker was silent for so long that another one took the trial over: nothing is left to tell.
-            return
-        except BaseException as error:
-            self.study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
-            if isinstance(error, KeyboardInterrupt) and trial.params:
-                self.study.enqueue_trial(trial.params)
-            raise
-
-    def _frozen(self, number: int) -> FrozenTrial:
-        return next(trial for trial in self.study.get_trials(deepcopy=False) if trial.number == number)
+    def run(self, study: optuna.Study, n_trials: int, on_trial: Callable[[FrozenTrial], None] = lambda _: None) -> None:
+        """Train trials until the study has ``n_trials`` finished ones, by all its workers together."""
+        if self.plan.target == "detector" and self.tokenizer is None:
+            self.tokenizer = self.plan.preset.new_tokenizer().fit(self.train)
+        if len(study.get_trials(deepcopy=False, states=FINISHED)) < n_trials:
+            enough = optuna.study.MaxTrialsCallback(n_trials, states=FINISHED)
+            study.optimize(self._train, callbacks=[lambda _, trial: on_trial(trial), enough])
 
     def _train(self, trial: optuna.Trial) -> float:
-        model = self._new(suggest(self.plan.space, trial))
-        reporter = _TrialReporter(trial, model.training.max_epochs, self.trials_folder)
-        model.fit(self.train, self.validation, reporter=reporter)
+        started = time.perf_counter()
+        model = self._new(suggest(SPACES[self.plan.target], trial))
+        try:
+            model.fit(self.train, self.validation, reporter=_TrialReporter(trial, model.training.max_epochs))
+        except (optuna.TrialPruned, TrainingError) as error:  # worse than others; NaN or infinite
+            trial.set_user_attr("reason", str(error))
+            raise optuna.TrialPruned from error
+        except torch.cuda.OutOfMemoryError as error:
+            trial.set_user_attr("reason", "out of GPU memory")
+            raise optuna.TrialPruned from error
+        finally:
+            trial.set_user_attr("seconds", round(time.perf_counter() - started, 3))
         return min(record.validation_loss for record in model.history_ or [])
 
     def _new(self, parameters: dict[str, Any]) -> VQVAETokenizer | MaskedTokenDetector:
-        changes = self.plan.changes(parameters, seed=derive_seed(self.seed, "tuning"), device=self.device)
-        if self.plan.target == "tokenizer":
-            tokenizer = self.plan.preset.new_tokenizer(changes)
-            assert isinstance(tokenizer, VQVAETokenizer)
-            return tokenizer
-        assert self.tokenizer is not None
-        detector = self.plan.preset.new_detector(self.tokenizer, changes)
-        if not isinstance(detector, MaskedTokenDetector):
-            raise UsageError(f"the detector of preset {self.plan.preset.name} is not a masked-token one")
-        return detector
-
-
-def n_finished(study: optuna.Study) -> int:
-    """Trials that are done: trained to their end, or given up for good reason."""
-    return len(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED)))
+        training: dict[str, Any] = {"seed": derive_seed(self.seed, "tuning"), "device": self.device}
+        if self.plan.max_epochs is not None:
+            training["max_epochs"] = self.plan.max_epochs
+        fixed = {"padding": self.plan.padding} if self.plan.padding else {}
+        changes = set_parameters(fixed | {"training": training}, parameters)
+        model = (
+            self.plan.preset.new_tokenizer(changes)
+            if self.plan.target == "tokenizer"
+            else self.plan.preset.new_detector(self.tokenizer, changes)
+        )
+        assert isinstance(model, VQVAETokenizer | MaskedTokenDetector)
+        return model
 
 
 class _TrialReporter(Reporter):
     """Tells the study of every epoch, and stops a training that is not worth it."""
 
-    def __init__(self, trial: optuna.Trial, max_epochs: int, folder: Path | None) -> None:
+    def __init__(self, trial: optuna.Trial, max_epochs: int) -> None:
         self.trial, self.max_epochs = trial, max_epochs
-        self.log = None if folder is None else folder / str(trial.number) / LOG
-        if self.log:
-            self.log.parent.mkdir(parents=True, exist_ok=True)
-            self.log.write_text("")
-            self.log.with_name("parameters.json").write_text(json.dumps(trial.params, indent=1) + "\n")
 
     def epoch_done(self, record: EpochRecord) -> None:
-        if self.log:
-            with self.log.open("a") as file:
-                file.write(json.dumps(asdict(record)) + "\n")
         self.trial.report(record.validation_loss, record.epoch)
         # After the last epoch nothing can be saved any more, and a complete trial says more than a pruned one.
         if record.epoch < self.max_epochs and self.trial.should_prune():
             raise optuna.TrialPruned(f"worse than other trials after {record.epoch} epochs")
 
 
-class TrialSeededSampler(optuna.samplers.BaseSampler):
+class TrialSeededSampler(optuna.samplers.TPESampler):
     """Optuna's TPE sampler with a seed for each trial, from the scan's seed and the trial's number.
 
-    So a scan that was interrupted draws what it would have drawn, and workers that share a seed never draw the same.
+    So an interrupted scan draws what it would have drawn, and workers that share a seed never draw the same.
     """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self._sampler = self._for_trial(0)
+        self._start_trial(0)
 
-    def _for_trial(self, number: int) -> optuna.samplers.TPESampler:
+    def _start_trial(self, number: int) -> None:
         seed = derive_seed(self.seed, "trial", number) % 2**32
-        return optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
+        super().__init__(seed=seed, multivariate=True, constant_liar=True)
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        self._sampler = self._for_trial(trial.number)
-        self._sampler.before_trial(study, trial)
-
-    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        return self._sampler.infer_relative_search_space(study, trial)
-
-    def sample_relative(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        return self._sampler.sample_relative(study, trial, search_space)
-
-    def sample_independent(
-        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
-    ) -> Any:
-        return self._sampler.sample_independent(study, trial, param_name, param_distribution)
-
-
-def _pruner(name: Pruning, max_epochs: int) -> optuna.pruners.BasePruner:
-    if name == "median":
-        return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2)
-    if name == "hyperband":
-        return optuna.pruners.HyperbandPruner(min_resource=1, max_resource=max_epochs)
-    return optuna.pruners.NopPruner()
+        self._start_trial(trial.number)
+        super().before_trial(study, trial)

@@ -17,7 +17,7 @@ from unmask.artifacts import MANIFEST, Json, sha256_of_file
 from unmask.detectors.explanations import Explanations, explained_path, read_explanations
 from unmask.detectors.scores import SCORES_TABLE, Scores, read_scores
 from unmask.errors import BadDataError, UsageError
-from unmask.tables import METADATA_KEY, PLAN, open_table, table_files
+from unmask.tables import METADATA_KEY, open_table, parts_in, table_files
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def read_runs(paths: Iterable[str | Path]) -> list[Run]:
 
 
 def _scores_files(path: Path) -> list[Path]:
-    if not path.is_dir() or (path / PLAN).is_file():  # a file, or a folder of the parts of one table
+    if not path.is_dir() or parts_in(path):  # a file, or a folder of the parts of one table
         return [path]
     if (path / "scores").is_dir():
         return _scores_files(path / "scores")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,8 +13,8 @@ from pathlib import Path
 import pytest
 from distributed import LocalCluster
 
-from tests.cluster.running import unmask
-from tests.cluster.test_shards import assert_same_scores
+from tests.workflow.running import unmask
+from tests.workflow.test_parts import assert_same_scores
 from unmask import read_events
 from unmask.detectors import load_detector
 from unmask.detectors.masked_token import MaskedTokenDetector
@@ -34,16 +33,13 @@ def worker_pids(cluster: LocalCluster) -> set[int]:
     return {nanny.pid for nanny in cluster.workers.values() if nanny.pid}
 
 
-def test_killed_workers_lose_nothing_and_a_corrupt_file_stops_nothing(
+def test_killed_workers_lose_nothing(
     cluster: LocalCluster, model: Path, tmp_path: Path, make_events: Callable[..., EventSet]
 ) -> None:
     source = tmp_path / "events.parquet"
     write_events(source, make_events(40_000, file="original.csv"))
-    corrupt = tmp_path / "corrupt.csv"
-    corrupt.write_text("nonsense\n")
-    # The model's folder need not be seen by the workers: it is sent, also to those that are started after the kill.
     out = tmp_path / "scores"
-    command = ["score", model, source, corrupt, "--out", out, "--part-events", "2500", "--dask"]
+    command = ["score", model, source, "--out", out, "--parts", "16", "--dask"]
     code = "from unmask.cli import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-c", code, *map(str, command), cluster.scheduler_address],
@@ -64,22 +60,35 @@ def test_killed_workers_lose_nothing_and_a_corrupt_file_stops_nothing(
         process.kill()
         process.wait()
     assert n_at_kill < 16
-    assert process.returncode == 3, stderr
-    # A worker killed between writing a part and reporting it has done it: the next one finds the part there.
-    counts = re.search(r"40,000 events in 16 parts \((\d+) done now(?:, (\d+) there before)?", stdout)
-    assert counts is not None, stdout
-    assert sum(int(n or 0) for n in counts.groups()) == 16
-    assert "1 parts of 1 files failed" in stderr
-    assert "corrupt.csv, line 1" in stderr
+    assert process.returncode == 0, stderr
+    assert "40,000 events in 16 parts" in stdout
     assert not worker_pids(cluster) & victims
 
-    again = unmask(*command[:3], *command[4:], cluster.scheduler_address)
+    again = unmask(*command, cluster.scheduler_address)
     assert again.returncode == 0, again.stderr
-    assert "16 parts (0 done now, 16 there before)" in again.stdout
+    assert "16 parts (16 there before)" in again.stdout
     detector = load_detector(model)
     assert isinstance(detector, MaskedTokenDetector)
     assert_same_scores(read_scores(out), detector.scores(read_events(source)))
     assert sorted(path.name for path in out.iterdir() if path.name.startswith(".")) == []
+
+
+def test_a_corrupt_file_stops_nothing_and_alone_is_done_again(
+    cluster: LocalCluster, model: Path, files: list[Path], tmp_path: Path
+) -> None:
+    corrupt = tmp_path / "corrupt.csv"
+    corrupt.write_text("nonsense\n")
+    command = ("score", model, corrupt, files[2], "--out", tmp_path / "scores", "--dask", cluster.scheduler_address)
+    result = unmask(*command)
+    assert result.returncode == 3
+    assert "25 events in 1 parts" in result.stdout
+    assert "1 parts failed" in result.stderr
+    assert "corrupt.csv, line 1" in result.stderr
+
+    corrupt.write_bytes(files[1].read_bytes())
+    result = unmask(*command)
+    assert result.returncode == 0
+    assert "65 events in 2 parts (1 there before)" in result.stdout
 
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
@@ -93,7 +102,7 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
 def test_nobody_at_the_address_is_a_clear_error(
     model: Path, files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unmask.cluster.dask_run._CONNECT_SECONDS", 1)
+    monkeypatch.setattr("unmask.workflow.dask._CONNECT_SECONDS", 1)
     result = unmask("score", model, files[2], "--out", tmp_path / "scores", "--dask", "tcp://127.0.0.1:9")
     assert result.returncode == 1
     assert "no Dask scheduler at tcp://127.0.0.1:9" in result.stderr

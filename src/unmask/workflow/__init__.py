@@ -1,0 +1,1 @@
+"""Settings in, files out: what commands, studies and clusters do with events and detectors."""

@@ -1,0 +1,202 @@
+"""From events to a scores file: the one way, for a command, a study and each part of a large job."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from unmask.artifacts import MANIFEST, Json, provenance, sha256_of_file
+from unmask.detectors import Detector, load_detector
+from unmask.detectors.explanations import MostAnomalous, explained_path, write_explanations
+from unmask.detectors.scores import SCORES_TABLE, Scores, write_scores
+from unmask.errors import ArtifactError, UnmaskError, UsageError
+from unmask.events.checks import BadEvents
+from unmask.events.event_set import EventSet
+from unmask.tables import open_table, part_name, parts_in
+from unmask.workflow.sources import Part
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """A saved detector and how it scores.
+
+    Attributes
+    ----------
+    model
+        Folder of the detector.
+    how
+        Name of a score, for detectors that have several.
+    token_losses
+        Also write the loss of each token.
+    explain
+        Number of most anomalous events to explain.
+    """
+
+    model: Path
+    how: str | None = None
+    token_losses: bool = False
+    explain: int = 0
+    device: str = "auto"
+
+    @property
+    def detector(self) -> Detector:
+        """The detector, loaded once per process."""
+        return _load(self.model, self.digest)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the detector's manifest, which holds those of all its files."""
+        try:
+            return sha256_of_file(self.model / MANIFEST)
+        except FileNotFoundError:
+            raise ArtifactError(f"no {MANIFEST} here; give the folder of a trained detector", path=self.model) from None
+
+    @property
+    def can_explain(self) -> bool:
+        """Whether the detector explains its scores."""
+        try:
+            self.detector.explain(EventSet.empty())
+        except UsageError:
+            return False
+        return True
+
+    def origin(self) -> dict[str, Json]:
+        """What a file of scores says of the detector."""
+        origin = self.detector.origin_of_scores(self.digest, self.how)
+        return {**origin, "token_losses": self.token_losses}
+
+    def write(self, events: Iterable[EventSet], out: Path, **facts: Json) -> int:
+        """Score a stream of events in bounded memory, write ``out`` and return the number of events.
+
+        ``facts`` join the provenance. Explanations go beside ``out``; older ones are removed.
+
+        Raises
+        ------
+        UsageError
+            If the detector has no such score, or cannot explain it.
+        """
+        detector = self.detector
+        most = MostAnomalous(self.explain)
+        if self.explain:
+            detector.explain(EventSet.empty())  # one that cannot explain raises now, not after hours
+
+        def scored() -> Iterator[Scores]:
+            for some in events:
+                scores = detector.scores(some, how=self.how, with_token_losses=self.token_losses, device=self.device)
+                most.add(some, scores.score)
+                yield scores
+
+        record = provenance(**self.origin(), **facts)
+        explained_path(out).unlink(missing_ok=True)
+        n_events = write_scores(out, scored(), provenance=record)
+        if self.explain:
+            write_explanations(out, most, detector, device=self.device, provenance=record)
+        return n_events
+
+
+@lru_cache(maxsize=4)
+def _load(model: Path, digest: str) -> Detector:  # noqa: ARG001
+    """Load a detector; another one in the same folder has another digest."""
+    return load_detector(model)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a part; ``failure`` says why it is not there."""
+
+    n_events: int = 0
+    is_kept: bool = False
+    failure: str | None = None
+    bad: BadEvents = field(default_factory=BadEvents)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A folder of ``n`` scores files that any number of processes write, each on its own.
+
+    A part is kept if it was made of the same entries of the same files, by the same detector, with the same options.
+    """
+
+    scoring: Scoring
+    out: Path
+    n: int
+
+    def check(self) -> None:
+        """Refuse a folder that holds something else.
+
+        Raises
+        ------
+        UsageError
+            If its parts are not of ``n``, or were scored by another detector.
+        """
+        if self.out.suffix == ".parquet":
+            raise UsageError(f"{self.out}: with --dask or --shard, OUT is a folder of parts; leave out .parquet")
+        there = parts_in(self.out)
+        if not there:
+            return
+        with open_table(there[0], SCORES_TABLE) as (_, facts):
+            made_by = {name: facts["provenance"].get(name) for name in self.scoring.origin()}
+        if made_by != self.scoring.origin() or there[0].name not in map(self._name, range(self.n)):
+            raise UsageError(f"{self.out} holds parts of another number, detector or score; choose another folder")
+
+    def _name(self, i: int) -> str:
+        return part_name(i, self.n)
+
+    def write(self, i: int, part: Part) -> Outcome:
+        """Score part ``i``, from 0, unless that is done; bad data is an outcome, a failing file system an error."""
+        out = self.out / self._name(i)
+        try:
+            origin = part.origin()
+            identity = json.dumps({**self.scoring.origin(), **origin}, sort_keys=True)
+            digest = hashlib.sha256(identity.encode()).hexdigest()
+            n_there = _length(out, digest)
+            if n_there is not None:
+                return Outcome(n_there, is_kept=True)
+            # What a killed process has left of this part; see `atomic_path`.
+            for leftover in self.out.glob(f".{out.name}.*"):
+                shutil.rmtree(leftover, ignore_errors=True)
+            n_events = self.scoring.write(part.stream(), out, **origin, part=digest)
+        except UnmaskError as error:
+            return Outcome(failure=str(error), bad=part.bad)
+        return Outcome(n_events, bad=part.bad)
+
+
+def _length(out: Path, digest: str) -> int | None:
+    """Number of events in a part; None if it is not there or was made otherwise."""
+    try:
+        with open_table(out, SCORES_TABLE) as (file, facts):
+            is_same = facts.get("provenance", {}).get("part") == digest
+            return int(file.metadata.num_rows) if is_same else None
+    except ArtifactError:
+        return None
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Number ``index`` of ``count``, from 1.
+
+    >>> Shard.parse("2/3")
+    Shard(index=2, count=3)
+    """
+
+    index: int
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Read ``i/n``.
+
+        Raises
+        ------
+        UsageError
+            If it is not two whole numbers with 1 <= i <= n.
+        """
+        index, slash, count = text.partition("/")
+        if not (slash and index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+            raise UsageError(f"shard {text!r}: write i/n with i from 1 to n, such as 1/100")
+        return cls(int(index), int(count))

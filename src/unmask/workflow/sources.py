@@ -1,0 +1,155 @@
+"""Files of events, or some of their entries, and how they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from unmask.artifacts import Json, sha256_of_file
+from unmask.errors import UsageError, nearest
+from unmask.events.checks import BadEvents
+from unmask.events.event_set import EventSet
+from unmask.events.kinds import Kind
+from unmask.events.readers import ReadOptions, check_distinct_names, count_entries, detect_kind, stream_events
+
+#: A file and the entries of it that are read; None reads all.
+Piece = tuple[Path, tuple[int, int] | None]
+#: Shows a text while a block runs, and is called with the fraction done.
+Bar = Callable[[str], AbstractContextManager[Callable[[float], None]]]
+
+
+def no_bar(_text: str) -> AbstractContextManager[Callable[[float], None]]:
+    """Show nothing."""
+    return nullcontext(lambda _fraction: None)
+
+
+class Sources:
+    """Files and the options they are read with.
+
+    Attributes
+    ----------
+    files
+        In the order they are read.
+    kind
+        File format; None detects it from the content.
+    signal_process
+        Processes that are labelled signal, all others background; empty keeps the labels.
+    bad
+        Collects skipped events.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[Path],
+        kind: Kind | None = None,
+        options: ReadOptions | None = None,
+        signal_process: Sequence[str] = (),
+        *,
+        skip_bad: bool = False,
+    ) -> None:
+        check_distinct_names(files)
+        self.files = list(files)
+        self.kind = kind
+        self.options = options or ReadOptions()
+        self.signal_process = list(signal_process)
+        self.bad = BadEvents(skip=skip_bad)
+
+    def stream(self, files: Sequence[Path] | None = None, bar: Bar = no_bar) -> Iterator[EventSet]:
+        """Yield all events of all files (or of other ``files``, read the same way).
+
+        Raises
+        ------
+        UsageError
+            If no file holds one of the signal processes.
+        """
+        processes: dict[str, None] = {}
+        for file in self.files if files is None else files:
+            for events in self._stream_piece((file, None), bar):
+                processes |= dict.fromkeys(events.process_names.counts())
+                yield events
+        for name in self.signal_process:
+            if name not in processes:
+                raise UsageError(f"--signal-process {name!r} is in none of the files; {nearest(name, processes)}")
+
+    def _stream_piece(self, piece: Piece, bar: Bar = no_bar) -> Iterator[EventSet]:
+        file, entries = piece
+        options = replace(self.options, entries=entries)
+        with bar(f"reading {file.name}") as progress:
+            for events in stream_events(file, kind=self.kind, options=options, bad=self.bad, progress=progress):
+                yield events.with_signal(self.signal_process) if self.signal_process else events
+
+    def origin(self) -> dict[str, Json]:
+        """Hashes of the files and the options that they are read with, for the provenance of what is written.
+
+        What cannot be read is an error here, before anything is written.
+        """
+        for file in self.files:
+            if self.kind is None:
+                detect_kind(file)
+        inputs = [{"file": file.name, "sha256": sha256_of_file(file)} for file in self.files]
+        return {"inputs": inputs, "options": self.settings()}
+
+    def settings(self) -> dict[str, Json]:
+        """The options, as JSON can hold them."""
+        return asdict(self.options) | {"signal_process": self.signal_process, "skip_bad": self.bad.skip}
+
+    def lengths(self) -> list[int] | None:
+        """Numbers of entries of the files, or None if one of them cannot be read from the middle."""
+        lengths: list[int] = []
+        for file in self.files:
+            n_entries = count_entries(file, kind=self.kind, options=self.options)
+            if n_entries is None:
+                return None
+            lengths.append(n_entries)
+        return lengths
+
+    def parts(self, n: int) -> list[Part]:
+        """Cut into ``n`` parts, which together hold all events in their order; their paths are absolute.
+
+        Parquet and ROOT files are cut into ranges of entries, for parts of equal size. Text and array files cannot be
+        read from the middle: with such a file among them, all files stay whole.
+        """
+        lengths = self.lengths()
+        if lengths is None:
+            bounds = [i * len(self.files) // n for i in range(n + 1)]
+            return [Part(self, [(file, None) for file in self.files[bounds[i] : bounds[i + 1]]]) for i in range(n)]
+        bounds = [i * sum(lengths) // n for i in range(n + 1)]
+        return [Part(self, self._pieces(lengths, bounds[i], bounds[i + 1])) for i in range(n)]
+
+    def _pieces(self, lengths: list[int], first: int, last: int) -> list[Piece]:
+        pieces: list[Piece] = []
+        for file, length in zip(self.files, lengths, strict=True):
+            entries = max(first, 0), min(last, length)
+            if entries[0] < entries[1]:
+                pieces.append((file, entries))
+            first, last = first - length, last - length
+        return pieces
+
+
+class Part(Sources):
+    """Some whole files of others, or some of their entries; possibly none."""
+
+    def __init__(self, whole: Sources, pieces: Sequence[Piece]) -> None:
+        self.pieces = [(file.absolute(), entries) for file, entries in pieces]
+        files = [file for file, _ in self.pieces]
+        super().__init__(files, whole.kind, whole.options, whole.signal_process, skip_bad=whole.bad.skip)
+
+    def stream(self, files: Sequence[Path] | None = None, bar: Bar = no_bar) -> Iterator[EventSet]:
+        """Yield the events; first none, so that a part without any can be written too."""
+        assert files is None, "a part is of its own files"
+        yield EventSet.empty()
+        for piece in self.pieces:
+            yield from self._stream_piece(piece, bar)
+
+    def origin(self) -> dict[str, Json]:
+        """Which entries of which files; these are known by size and time, as hashing reads all of them."""
+        stats = [(file, entries, file.stat()) for file, entries in self.pieces]
+        return {
+            "inputs": [
+                {"file": str(file), "size": stat.st_size, "mtime_s": int(stat.st_mtime), "entries": entries}
+                for file, entries, stat in stats
+            ],
+            "options": self.settings(),
+        }
