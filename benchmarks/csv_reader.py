@@ -12,14 +12,14 @@ from pathlib import Path
 from benchmarks.timing import best_times
 from unmask.events.event_set import EventSet
 from unmask.events.objects import OBJECTS, SYMBOL_TAGS
-from unmask.events.readers import darkmachines_csv, stream_events
-from unmask.events.sample import load_sample
+from unmask.io.read import darkmachines_csv, stream_events
+from unmask.io.sample import load_sample
 
 # From /proc, since getrusage counts what the parent had when it forked.
 _PEAK_MEMORY = """
 import re, sys
 from pathlib import Path
-from unmask.events.readers import stream_events
+from unmask.io.read import stream_events
 n = sum(len(chunk) for chunk in stream_events(sys.argv[1]))
 print(n, int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024)
 """

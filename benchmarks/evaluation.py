@@ -7,13 +7,13 @@ import tempfile
 import numpy as np
 
 from benchmarks.timing import best_times
-from unmask.detectors.scores import Scores
 from unmask.evaluation.comparison import auc_difference
-from unmask.evaluation.evaluation import ALL_SIGNAL, Evaluation, evaluate
+from unmask.evaluation.evaluate import ALL_SIGNAL, Evaluation, evaluate
 from unmask.evaluation.metrics import measure
-from unmask.evaluation.score_figures import drawable, write_score_figures
 from unmask.evaluation.trivial import trivial_scores
 from unmask.events.event_set import Names
+from unmask.report.score_figures import drawable, write_score_figures
+from unmask.scores.score_table import Scores
 
 N_BACKGROUND, N_SIGNAL, N_DETECTORS = 80_000, 20_000, 5
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.timing import best_times
-from unmask.detectors.inputs import N_POSITIONS, EventTensors, event_tensors, forces_between
-from unmask.events.sample import load_sample
-from unmask.networks.backbones import SetNetwork, make_event_network
+from unmask.io.sample import load_sample
+from unmask.networks.event_network import SetNetwork, make_event_network
+from unmask.networks.event_tensors import N_POSITIONS, EventTensors, event_tensors, forces_between
 
 _N_EVENTS = 1024
 

@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.timing import best_times
 from unmask.events.event_set import BACKGROUND
-from unmask.events.sample import Study, load_sample
+from unmask.io.sample import Study, load_sample
 from unmask.networks.masked_token import MaskedTokenTransformer
 from unmask.networks.masked_token_scoring import token_losses, token_losses_plain
 from unmask.networks.positional_encoding import PositionName

@@ -15,12 +15,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from unmask import EventSet, load_sample
 from unmask.detectors import load_detector
 from unmask.detectors.base import Detector
-from unmask.events.event_set import EventSet
-from unmask.events.sample import load_sample
-from unmask.studies.presets import load_preset, preset_names
 from unmask.training import EpochRecord, Reporter
+
+try:
+    from unmask.workflow.presets import load_preset, preset_names
+except ImportError:  # the earlier commit
+    from unmask.studies.presets import load_preset, preset_names
 
 IS_CUDA = torch.cuda.is_available()
 

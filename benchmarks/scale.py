@@ -14,8 +14,8 @@ from distributed import Client
 
 from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.events.event_set import BACKGROUND, EventSet
-from unmask.events.readers.parquet import EventsWriter
-from unmask.events.sample import load_sample
+from unmask.io.parquet import EventsWriter
+from unmask.io.sample import load_sample
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
 from unmask.training import TrainingSettings
 from unmask.workflow.dask import connect, score_parts
@@ -30,8 +30,8 @@ SIZES = (200_000, 1_000_000, 5_000_000)
 _MEASURED = """
 import re, sys, time
 from pathlib import Path
-from unmask.detectors.scores import read_scores
-from unmask.evaluation.evaluation import evaluate
+from unmask.scores.score_table import read_scores
+from unmask.evaluation.evaluate import evaluate
 from unmask.workflow.score import Scoring
 from unmask.workflow.sources import Sources
 def peak():

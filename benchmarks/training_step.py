@@ -19,7 +19,7 @@ from benchmarks.masked_token_scoring import background_tokens
 from benchmarks.timing import best_times
 from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.events.event_set import BACKGROUND, concatenate_events
-from unmask.events.sample import load_sample
+from unmask.io.sample import load_sample
 from unmask.networks.masked_token import MaskedTokenTransformer
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
 from unmask.training import Reporter, TrainingSettings

@@ -13,8 +13,8 @@ import torch
 
 from benchmarks.timing import best_times
 from unmask.events.event_set import SIGNAL
-from unmask.events.sample import load_sample
-from unmask.studies.presets import load_preset
+from unmask.io.sample import load_sample
+from unmask.workflow.presets import load_preset
 
 N_EVENTS = 20_000
 

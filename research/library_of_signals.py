@@ -24,12 +24,12 @@ import torch
 
 import unmask
 from unmask.detectors.contrast import TRAINING, ContrastDetector
-from unmask.detectors.event_network import as_numbers
-from unmask.detectors.p_values import Array, BackgroundTail
+from unmask.detectors.event_detector import as_numbers
 from unmask.evaluation.metrics import roc_auc
 from unmask.events.event_set import EventSet
 from unmask.events.observables import OBSERVABLES
-from unmask.events.readers.parquet import EventsWriter
+from unmask.io.parquet import EventsWriter
+from unmask.scores.p_values import Array, BackgroundTail
 
 SELECTIONS = {"2b": ("channel_2b", "gluino_1000_1"), "four-top": ("four_top", "tttt")}
 #: Beginnings of the names of signals.

@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unmask import Scores, read_events, write_scores
-from unmask.detectors.inputs import N_POSITIONS, event_tensors, forces_between
 from unmask.events.splits import assign_split
-from unmask.networks.backbones import make_event_network
+from unmask.networks.event_network import make_event_network
+from unmask.networks.event_tensors import N_POSITIONS, event_tensors, forces_between
 
 parser = argparse.ArgumentParser(description="Write scores of a classifier trained with labels.")
 parser.add_argument("events")

@@ -11,8 +11,8 @@ import numpy as np
 
 from unmask.artifacts import provenance, sha256_of_file
 from unmask.events.event_set import EventSet, concatenate_events
-from unmask.events.readers import read_events
-from unmask.events.readers.parquet import write_events
+from unmask.io.parquet import write_events
+from unmask.io.read import read_events
 
 SEED = 20261115
 #: study -> (folder, signal process, most events of a process, exceptions)

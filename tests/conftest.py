@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
+from unmask.events.build import FlatEvents, to_event_set
 from unmask.events.event_set import EventSet, Names
-from unmask.events.flat import FlatEvents, to_event_set
 
 
 def _make_events(

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from unmask.detectors import load_detector
     from unmask.detectors.contrast import ContrastDetector
     from unmask.detectors.masked_token import MaskedTokenDetector
-    from unmask.detectors.scores import Scores, write_scores
     from unmask.events.event_set import EventSet, concatenate_events
-    from unmask.events.readers import BadEvents, ReadOptions, read_events, stream_events
-    from unmask.events.readers.parquet import write_events
-    from unmask.events.sample import load_sample
     from unmask.events.splits import split_background
+    from unmask.io.parquet import write_events
+    from unmask.io.read import BadEvents, ReadOptions, read_events, stream_events
+    from unmask.io.sample import load_sample
+    from unmask.scores.score_table import Scores, write_scores
     from unmask.tokenizers import load_tokenizer
     from unmask.tokenizers.base import Tokenizer, TokenSet
     from unmask.tokenizers.lookup_table import LookupTableTokenizer
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
     from unmask.training import TrainingSettings
 
 _HOME = {
-    "BadEvents": "unmask.events.readers",
+    "BadEvents": "unmask.io.read",
     "ContrastDetector": "unmask.detectors.contrast",
     "EventSet": "unmask.events.event_set",
     "LookupTableTokenizer": "unmask.tokenizers.lookup_table",
     "MaskedTokenDetector": "unmask.detectors.masked_token",
-    "ReadOptions": "unmask.events.readers",
-    "Scores": "unmask.detectors.scores",
+    "ReadOptions": "unmask.io.read",
+    "Scores": "unmask.scores.score_table",
     "TokenSet": "unmask.tokenizers.base",
     "Tokenizer": "unmask.tokenizers.base",
     "TrainingSettings": "unmask.training",
     "VQVAETokenizer": "unmask.tokenizers.vqvae",
     "concatenate_events": "unmask.events.event_set",
     "load_detector": "unmask.detectors",
-    "load_sample": "unmask.events.sample",
+    "load_sample": "unmask.io.sample",
     "load_tokenizer": "unmask.tokenizers",
-    "read_events": "unmask.events.readers",
+    "read_events": "unmask.io.read",
     "split_background": "unmask.events.splits",
-    "stream_events": "unmask.events.readers",
-    "write_events": "unmask.events.readers.parquet",
-    "write_scores": "unmask.detectors.scores",
+    "stream_events": "unmask.io.read",
+    "write_events": "unmask.io.parquet",
+    "write_scores": "unmask.scores.score_table",
 }
 
 __all__ = [

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.running import failing, running, unmask
 from unmask import load_sample, write_events
-from unmask.detectors.scores import read_scores
+from unmask.scores.score_table import read_scores
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.running import unmask
 from unmask import load_sample, read_events
-from unmask.events.readers.parquet import read_provenance
+from unmask.io.parquet import read_provenance
 
 GOOD = "1;ttH;1;62161;-1.374;b,240064,190606,-0.697959,2.90092;j,64597.8,47120.1,-0.832683,0.548982;\n"
 SOFT = "2;ttW;1;56530.8;1.58663;j,93977.1,85781.8,0.412317,2.31003;\n"

@@ -10,9 +10,9 @@ import pytest
 
 from tests.cli.running import failing, running, unmask
 from tests.evaluation.toy_scores import toy_scalars, toy_scores
-from unmask.detectors.scores import Scores, write_scores
 from unmask.evaluation.comparison import select
 from unmask.events.event_set import Names
+from unmask.scores.score_table import Scores, write_scores
 
 
 def make(shift: float) -> Scores:

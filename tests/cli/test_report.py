@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.cli.running import unmask
-from tests.evaluation.runs import write_run
+from tests.report.runs import write_run
 from unmask.events.event_set import EventSet
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import failing, running, unmask
-from tests.events.readers.event_files import darkmachines_line, example_events
+from tests.io.event_files import darkmachines_line, example_events
 
 TINY = (
     "--set", "hidden=16", "--set", "n_layers=1", "--set", "n_heads=2", "--set", "tokenizer.n_bins=2",

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.running import failing, unmask
 from unmask import load_sample, read_events, write_events
 from unmask.detectors import load_detector
-from unmask.detectors.scores import read_scores
+from unmask.scores.score_table import read_scores
 from unmask.tokenizers import load_tokenizer, read_tokens
 
 PUBLISHED = ("--preset", "gluino-lut-456")

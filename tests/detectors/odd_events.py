@@ -8,11 +8,11 @@ import numpy.typing as npt
 import torch
 
 from unmask.detectors.alterations import Alterations, AlteredCopies
-from unmask.detectors.inputs import EventTensors, event_tensors
 from unmask.detectors.momenta import directions
+from unmask.events.build import FlatEvents, to_event_set
 from unmask.events.event_set import EventSet
-from unmask.events.flat import FlatEvents, to_event_set
-from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI
+from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI
+from unmask.networks.event_tensors import EventTensors, event_tensors
 
 
 def insert(events: EventSet, tags: list[int], *, pt_gev: float, met_gev: float = 0) -> EventSet:

@@ -10,10 +10,10 @@ from unmask import load_sample
 from unmask.detectors.alterations import Alterations, AlteredCopies
 from unmask.detectors.copies import Copies
 from unmask.detectors.decays import drawn_decays
-from unmask.detectors.inputs import EVENT_TYPE, EventTensors, event_tensors
 from unmask.detectors.momenta import log_mass_factor, pushed, transverse, visible
 from unmask.errors import UsageError
-from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI
+from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI
+from unmask.networks.event_tensors import EVENT_TYPE, EventTensors, event_tensors
 from unmask.networks.pair_features import wrapped
 
 JET = 1

@@ -15,10 +15,10 @@ from unmask.detectors.deep_svdd import DeepSVDDDetector
 from unmask.detectors.drocc import DROCCDetector
 from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.detectors.network import NetworkDetector
-from unmask.detectors.scores import read_scores, write_scores
 from unmask.detectors.trivial import TrivialDetector
 from unmask.errors import NotFittedError, TrainingError, UsageError
 from unmask.events.event_set import EventSet
+from unmask.scores.score_table import read_scores, write_scores
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
 from unmask.training import TrainingSettings
 

@@ -18,10 +18,10 @@ from unmask.detectors.contrast import ContrastDetector
 from unmask.errors import ArtifactError, UsageError
 from unmask.evaluation.metrics import roc_auc
 from unmask.events.event_set import EventSet
-from unmask.events.readers.parquet import EventsWriter
-from unmask.studies.presets import load_preset
-from unmask.studies.results import write_configuration_figures
+from unmask.io.parquet import EventsWriter
+from unmask.study.results import write_configuration_figures
 from unmask.training import TrainingSettings
+from unmask.workflow.presets import load_preset
 
 FloatArray = npt.NDArray[np.float32]
 TRAINING = TrainingSettings(max_epochs=15, batch_size=128, learning_rate=5e-3, device="cpu")

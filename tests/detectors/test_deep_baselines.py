@@ -13,11 +13,11 @@ from unmask.detectors.ddd import DDDDetector
 from unmask.detectors.deep_svdd import DeepSVDDDetector
 from unmask.detectors.distorter import Distorter, Strengths
 from unmask.detectors.drocc import DROCCDetector, DROCCTask
-from unmask.detectors.inputs import event_tensors
 from unmask.errors import TrainingError, UsageError
 from unmask.evaluation.metrics import roc_auc
 from unmask.events.event_set import EventSet
-from unmask.networks.backbones import BackboneName
+from unmask.networks.event_network import BackboneName
+from unmask.networks.event_tensors import event_tensors
 from unmask.training import TrainingSettings
 
 TRAINING = TrainingSettings(max_epochs=2, batch_size=128, learning_rate=3e-3, device="cpu")

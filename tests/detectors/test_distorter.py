@@ -8,10 +8,10 @@ import torch
 
 from unmask import load_sample
 from unmask.detectors.distorter import Distorter, Strengths
-from unmask.detectors.inputs import EventTensors, event_tensors
 from unmask.detectors.momenta import log_mass_factor
 from unmask.errors import UsageError
-from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI
+from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI
+from unmask.networks.event_tensors import EventTensors, event_tensors
 
 NOTHING = {"smear": 0.0, "add": 0.0, "remove": 0.0, "retag": 0.0, "recoil": False}
 

@@ -10,10 +10,10 @@ from pyarrow import csv
 
 from tests.cli.running import failing, running
 from tests.evaluation.toy_scores import toy_scalars, toy_scores
-from unmask.detectors.scores import read_scores, stream_scores, write_scores
 from unmask.errors import ArtifactError, BadDataError
 from unmask.evaluation.comparison import align
-from unmask.evaluation.evaluation import evaluate
+from unmask.evaluation.evaluate import evaluate
+from unmask.scores.score_table import read_scores, stream_scores, write_scores
 
 LABEL = (np.arange(300) % 2).astype(np.int8)
 SCORE = np.random.default_rng(1).normal(LABEL, 1)

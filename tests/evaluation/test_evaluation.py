@@ -13,14 +13,14 @@ from scipy.stats import kstest
 
 from tests.evaluation.toy_scores import toy_scalars, toy_scores
 from unmask import load_sample
-from unmask.detectors.scores import Scores
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.comparison import select
-from unmask.evaluation.evaluation import evaluate
+from unmask.evaluation.evaluate import evaluate
 from unmask.evaluation.metrics import measure, roc_auc
-from unmask.evaluation.tables import all_markdown_tables, latex_table, leaderboard, markdown_table
 from unmask.evaluation.trivial import FISHER, RANDOM, SMALLEST, trivial_scores
 from unmask.events.event_set import Names
+from unmask.report.tables import all_markdown_tables, latex_table, leaderboard, markdown_table
+from unmask.scores.score_table import Scores
 
 TRIVIAL = ["number of objects", "HT", "MET", "number of b-jets", FISHER, SMALLEST, RANDOM]
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unmask.detectors.scores import Scores
 from unmask.events.event_set import Names
+from unmask.scores.score_table import Scores
 
 
 def toy_scores(score: npt.ArrayLike, label: npt.ArrayLike, **columns: Any) -> Scores:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from unmask.errors import BadDataError
+from unmask.events.build import FlatEvents
 from unmask.events.checks import BadEvents, check_events
 from unmask.events.event_set import Names
-from unmask.events.flat import FlatEvents
 
 
 def good_events(n: int = 6) -> FlatEvents:

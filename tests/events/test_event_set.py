@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from unmask.errors import UsageError
+from unmask.events.build import FlatEvents, to_event_set
 from unmask.events.event_set import EventSet, Names, concatenate_events
-from unmask.events.flat import FlatEvents, to_event_set
 
 MakeEvents = Callable[..., EventSet]
 
@@ -138,7 +138,7 @@ def test_the_softest_objects_are_cut_whatever_their_tag() -> None:
 
 
 def test_objects_stay_in_their_event_whatever_the_number_of_tags(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unmask.events.flat.N_TAGS", 31)
+    monkeypatch.setattr("unmask.events.build.N_TAGS", 31)
     events = _one_row_each([[31, 8, 1], [9, 16]], [[3e4, 2e4, 1e4], [5e4, 6e4]])
     assert events.tag[:, :3].tolist() == [[1, 8, 31], [9, 16, 0]]
     assert events.pt_mev[:, :3].tolist() == [[1e4, 2e4, 3e4], [5e4, 6e4, 0]]

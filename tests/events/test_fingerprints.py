@@ -29,7 +29,7 @@ def test_only_the_content_counts() -> None:
 
 def test_a_text_file_and_the_table_made_of_it_hold_the_same_events(tmp_path: Path) -> None:
     from unmask import write_events
-    from unmask.events.sample import sample_path
+    from unmask.io.sample import sample_path
 
     events = read_events(sample_path("gluino"))[:100]
     write_events(tmp_path / "events.parquet", events)

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from unmask.networks.normformer_vqvae import NormFormerBlock, NormFormerVQVAE
 from unmask.networks.vector_quantizer import VectorQuantizer
+from unmask.networks.vqvae import NormFormerBlock, NormFormerVQVAE
 
 SIZES = {
     "n_codes": 12,

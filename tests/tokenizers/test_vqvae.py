@@ -12,9 +12,9 @@ from tests.tokenizers.contract import make_events, tiny_vqvae
 from unmask.artifacts import load_artifact, save_artifact
 from unmask.errors import ArtifactError, BadDataError, TrainingError, UsageError
 from unmask.events.event_set import EventSet
+from unmask.networks.kinematic_features import EVENT_TYPE, FeatureScale, Kinematics, kinematics_of
 from unmask.tokenizers import vqvae
 from unmask.tokenizers.code_statistics import CodeStatistics
-from unmask.tokenizers.kinematic_features import EVENT_TYPE, FeatureScale, Kinematics, kinematics_of
 from unmask.tokenizers.vqvae import VQVAE_TRAINING, VQVAETokenizer
 from unmask.training.loop import Reporter
 

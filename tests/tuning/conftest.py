@@ -14,7 +14,7 @@ import pytest
 
 from unmask.cli import main
 from unmask.events.event_set import EventSet
-from unmask.events.readers.parquet import write_events
+from unmask.io.parquet import write_events
 
 # Neither patience nor divergence ends these trainings, so that a trial lasts as long as --epochs says.
 DETECTOR = """

@@ -14,10 +14,10 @@ from unmask.detectors.masked_token import MaskedTokenDetector, _MaskedTokenTask
 from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import fingerprint_of
-from unmask.studies.presets import load_preset
 from unmask.tokenizers.vqvae import VQVAETokenizer
 from unmask.tuning.results import best_preset, complete_trials, draw_figures, summary, write_preset
 from unmask.tuning.scan import Plan, Pruning, Scan, open_storage
+from unmask.workflow.presets import load_preset
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 

@@ -4,9 +4,9 @@ import optuna
 import pytest
 
 from unmask.detectors.masked_token import MaskedTokenDetector
-from unmask.studies.presets import load_preset, preset_names
 from unmask.tokenizers.vqvae import VQVAETokenizer
 from unmask.tuning.space import SCHEDULES, SPACES, set_parameters, suggest
+from unmask.workflow.presets import load_preset, preset_names
 
 MASKED_TOKEN = [name for name in preset_names() if load_preset(name).detector["kind"] == MaskedTokenDetector.kind]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.events.readers.event_files import darkmachines_line, example_events
+from tests.io.event_files import darkmachines_line, example_events
 from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.events.event_set import EventSet
-from unmask.events.readers.parquet import EventsWriter
+from unmask.io.parquet import EventsWriter
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
 from unmask.training import TrainingSettings
 

@@ -18,9 +18,9 @@ from tests.workflow.test_parts import assert_same_scores
 from unmask import read_events
 from unmask.detectors import load_detector
 from unmask.detectors.masked_token import MaskedTokenDetector
-from unmask.detectors.scores import read_scores
 from unmask.events.event_set import EventSet
-from unmask.events.readers.parquet import write_events
+from unmask.io.parquet import write_events
+from unmask.scores.score_table import read_scores
 
 
 @pytest.fixture(scope="module")

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.events.readers import root_events
+from tests.io import root_events
 from tests.workflow.conftest import make_model
 from tests.workflow.running import unmask
 from unmask import ReadOptions, read_events
-from unmask.detectors.scores import Scores, read_scores
 from unmask.errors import ArtifactError, UsageError
-from unmask.evaluation.calibration import ScoredBy
 from unmask.events.event_set import EventSet, concatenate_events
-from unmask.events.readers.parquet import write_events
+from unmask.io.parquet import write_events
+from unmask.scores.calibration import ScoredBy
+from unmask.scores.score_table import Scores, read_scores
 from unmask.tables import table_files
 from unmask.workflow.score import Shard
 from unmask.workflow.sources import Sources

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli import calibrate, combine, data, detector, evaluate, report, study, tokenizer, tune
+from unmask.cli import calibrate, combine, data, evaluate, model, report, study, tokenizer, tune
 
 app = typer.Typer(
     name="unmask",
@@ -21,8 +21,8 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.add_typer(tokenizer.app, name="tokenizer")
-app.command()(detector.train)
-app.command()(detector.score)
+app.command()(model.train)
+app.command()(model.score)
 app.command()(combine.combine)
 app.command()(evaluate.evaluate)
 app.command()(calibrate.calibrate)
@@ -30,7 +30,7 @@ app.command()(calibrate.flag)
 app.command()(report.report)
 app.add_typer(study.app, name="study")
 app.add_typer(tune.app, name="tune")
-app.command("list")(detector.list_)
+app.command("list")(model.list_)
 
 
 def _show_version(wanted: bool) -> None:

@@ -28,10 +28,10 @@ def calibrate(
     from unmask.artifacts import check_can_save
     from unmask.cli.console import emit_json, note
     from unmask.cli.console import out as console
-    from unmask.detectors.scores import concatenate_scores, read_scores
-    from unmask.evaluation.calibration import ScoredBy
-    from unmask.evaluation.calibration import calibrate as calibrate_scores
-    from unmask.evaluation.tables import cell
+    from unmask.report.tables import cell
+    from unmask.scores.calibration import ScoredBy
+    from unmask.scores.calibration import calibrate as calibrate_scores
+    from unmask.scores.score_table import concatenate_scores, read_scores
 
     check_can_save(out)
     scored_by = ScoredBy.of_files(scores)
@@ -73,8 +73,8 @@ def flag(
     from unmask.cli.console import emit_json, note
     from unmask.cli.console import out as console
     from unmask.errors import UsageError
-    from unmask.evaluation.calibration import Calibration
-    from unmask.evaluation.calibration import flag as flag_events
+    from unmask.scores.calibration import Calibration
+    from unmask.scores.calibration import flag as flag_events
 
     if out.suffix != ".parquet":
         raise UsageError(f"{out}: a Parquet file is written; let its name end in .parquet (--csv adds it as text)")

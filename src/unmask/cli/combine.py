@@ -32,10 +32,10 @@ def combine(
 
     from unmask.artifacts import provenance
     from unmask.cli.console import out as console
-    from unmask.detectors.scores import read_scores, write_scores
     from unmask.errors import UsageError
-    from unmask.evaluation.calibration import ScoredBy
-    from unmask.evaluation.combination import combine as combine_scores
+    from unmask.scores.calibration import ScoredBy
+    from unmask.scores.combination import combine as combine_scores
+    from unmask.scores.score_table import read_scores, write_scores
 
     if out.resolve() in {path.resolve() for path in [*scores, *(background or [])]}:
         raise UsageError(f"{out} would overwrite a scores file; choose another name")

@@ -36,8 +36,8 @@ def inspect(
     may_be_bad, reading.bad.skip = reading.bad.skip, True
     stream: Iterable[EventSet] = reading.stream()
     if figure:
-        from unmask.evaluation.event_figures import draw_events
         from unmask.events.event_set import concatenate_events
+        from unmask.report.event_figures import draw_events
 
         stream = list(stream)
         draw_events(concatenate_events(stream)).write(figure)
@@ -90,7 +90,7 @@ def convert(
     """Convert event files of any kind into one Parquet file, with its provenance inside."""
     from unmask.artifacts import provenance
     from unmask.errors import UsageError
-    from unmask.events.readers.parquet import EventsWriter
+    from unmask.io.parquet import EventsWriter
 
     reading.check_output(out)
     if out.exists() and not overwrite:
@@ -120,8 +120,8 @@ def split(
     labelled signal all go to test.
     """
     from unmask.artifacts import provenance
-    from unmask.events.readers.parquet import EventsWriter
     from unmask.events.splits import SPLITS, Splitter
+    from unmask.io.parquet import EventsWriter
 
     for name in SPLITS:
         reading.check_output(out / f"{name}.parquet")
@@ -152,7 +152,7 @@ def download(
 ) -> None:
     """Fetch a Dark Machines data set by DOI: verified against the record's checksums, cached."""
     from unmask.cli.console import byte_bars, out, show_table
-    from unmask.events.download import download_study, list_study
+    from unmask.io.download import download_study, list_study
 
     if show_list:
         found = list_study(study, directory=directory, pattern=pattern)

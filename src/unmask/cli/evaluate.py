@@ -11,10 +11,10 @@ import typer
 from unmask.cli.reading import JsonOption
 
 if TYPE_CHECKING:
-    from unmask.detectors.scores import Scores
-    from unmask.evaluation.evaluation import Evaluation
-    from unmask.evaluation.plotting import Style
-    from unmask.evaluation.score_figures import ScoredEvents
+    from unmask.evaluation.evaluate import Evaluation
+    from unmask.report.score_figures import ScoredEvents
+    from unmask.report.style import Style
+    from unmask.scores.score_table import Scores
 
 ScoresArgument = Annotated[
     list[Path],
@@ -54,9 +54,9 @@ def evaluate(
     from unmask.artifacts import atomic_path
     from unmask.cli.console import emit_json, note
     from unmask.errors import UsageError
-    from unmask.evaluation.plotting import FORMATS, check_format
-    from unmask.evaluation.score_figures import drawable
-    from unmask.evaluation.tables import result_files
+    from unmask.report.score_figures import drawable
+    from unmask.report.style import FORMATS, check_format
+    from unmask.report.tables import result_files
 
     names = _names(scores, name)
     if (style or formats or channel) and not out:
@@ -97,7 +97,7 @@ def _names(scores: list[Path], given: list[str] | None) -> list[str]:
 
 def _read(scores: list[Path], names: list[str]) -> dict[str, Scores]:
     from unmask.cli.console import working
-    from unmask.detectors.scores import read_scores
+    from unmask.scores.score_table import read_scores
 
     found = {}
     with working(f"reading {len(scores)} scores file{'s' if len(scores) > 1 else ''}") as progress:
@@ -109,7 +109,7 @@ def _read(scores: list[Path], names: list[str]) -> dict[str, Scores]:
 
 def _evaluate(scores: dict[str, Scores]) -> Evaluation:
     from unmask.cli.console import note, working
-    from unmask.evaluation.evaluation import evaluate
+    from unmask.evaluation.evaluate import evaluate
 
     n_events = len(next(iter(scores.values())))
     with working(f"measuring scores of {n_events:,} events") as progress:
@@ -122,7 +122,7 @@ def _evaluate(scores: dict[str, Scores]) -> Evaluation:
 def _draw(scores: dict[str, ScoredEvents], folder: Path, style: Style, formats: Sequence[str]) -> None:
     from unmask.cli.console import note, working
     from unmask.errors import MissingExtraError
-    from unmask.evaluation.score_figures import write_score_figures
+    from unmask.report.score_figures import write_score_figures
 
     try:
         with working("drawing figures") as progress:
@@ -135,7 +135,7 @@ def _draw(scores: dict[str, ScoredEvents], folder: Path, style: Style, formats: 
 def _show(found: Evaluation) -> None:
     from unmask.cli.console import show_table
     from unmask.evaluation.metrics import BACKGROUND_EFFICIENCIES
-    from unmask.evaluation.tables import HEADERS, cell, p_value_cell
+    from unmask.report.tables import HEADERS, cell, p_value_cell
 
     for signal in found.selections:
         cells = []

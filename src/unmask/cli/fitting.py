@@ -61,8 +61,8 @@ def parse_settings(texts: list[str] | None) -> dict[str, Any]:
 
 
 def _check_groups(settings: dict[str, Any], within: str = "") -> None:
-    from unmask.config import GROUPS
     from unmask.errors import UsageError
+    from unmask.workflow.settings import GROUPS
 
     for name, value in settings.items():
         if isinstance(value, dict):

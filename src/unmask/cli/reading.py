@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from unmask.cli.console import note, progress_bar
-from unmask.events.kinds import Kind
 from unmask.events.objects import Unit
+from unmask.io.kinds import Kind
 
 if TYPE_CHECKING:
     from unmask.events.checks import BadEvents
@@ -64,7 +64,7 @@ class Reading:
         chunk_events: Annotated[int, typer.Option(min=1, help="Events held in memory at a time.")] = 50_000,
     ) -> None:
         from unmask.errors import UsageError
-        from unmask.events.readers import ReadOptions
+        from unmask.io.read import ReadOptions
         from unmask.workflow.sources import Sources
 
         if label and signal_process:
@@ -153,7 +153,7 @@ def _with_options(
 
 def resolve(path: Path) -> Path:
     """Turn ``sample:gluino`` into the path of the sample; any other path stays."""
-    from unmask.events.sample import sample_path
+    from unmask.io.sample import sample_path
 
     name = str(path)
     return sample_path(name.removeprefix(SAMPLE)) if name.startswith(SAMPLE) else path

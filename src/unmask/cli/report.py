@@ -22,7 +22,7 @@ def report(
     """
     from unmask.cli.console import note
     from unmask.cli.console import out as console
-    from unmask.evaluation.report import write_report
+    from unmask.report.page import write_report
 
     read = write_report(runs, out, title=title)
     for run in read:

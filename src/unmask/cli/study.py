@@ -13,9 +13,9 @@ from unmask.cli.fitting import DeviceOption, SeedOption, SetOption, parse_settin
 from unmask.cli.reading import Reading, find_files, reads_named_files
 
 if TYPE_CHECKING:
-    from unmask.studies.event_files import EventFiles
-    from unmask.studies.runner import StudyRun
-    from unmask.studies.stages import Planned
+    from unmask.study.data import EventFiles
+    from unmask.study.run import StudyRun
+    from unmask.study.stages import Planned
 
 app = typer.Typer(no_args_is_help=True, help="From event files to a report in one command.")
 
@@ -67,9 +67,9 @@ def run(
     from unmask.cli.console import out as console
     from unmask.cli.study_progress import StudyProgress
     from unmask.errors import UsageError
-    from unmask.studies.configurations import DEFAULT, choose_configurations, load_study
-    from unmask.studies.results import SUMMARY
-    from unmask.studies.runner import StudyRun
+    from unmask.study.configurations import DEFAULT, choose_configurations, load_study
+    from unmask.study.results import SUMMARY
+    from unmask.study.run import StudyRun
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # one would wait for the other's stage, that one for its training
         raise UsageError("torchrun is for unmask train; start several unmask study run with different --only instead")
@@ -106,8 +106,8 @@ def _event_files(
     data_file: list[Path],
 ) -> EventFiles:
     from unmask.errors import UsageError
-    from unmask.studies.configurations import load_study
-    from unmask.studies.event_files import EventFiles, files_of_study
+    from unmask.study.configurations import load_study
+    from unmask.study.data import EventFiles, files_of_study
 
     if study and background:
         raise UsageError(f"{study} has a background of its own; leave out --background, or the study's name")
@@ -129,7 +129,7 @@ def _event_files(
 
 def _show_plan(current: StudyRun) -> None:
     from unmask.cli.console import note, show_table
-    from unmask.studies.stages import plan
+    from unmask.study.stages import plan
 
     planned = plan(current.stages, current.ledger)
     rows = [(each.stage.name, _state(current, each)) for each in planned]
@@ -147,8 +147,8 @@ def _state(current: StudyRun, planned: Planned) -> str:
 
 def _show_thresholds(current: StudyRun) -> None:
     from unmask.cli.console import show_table
-    from unmask.evaluation.calibration import Calibration
-    from unmask.evaluation.tables import cell
+    from unmask.report.tables import cell
+    from unmask.scores.calibration import Calibration
 
     rows = []
     for configuration in current.configurations:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from unmask.cli.console import note, progress_bar
 from unmask.errors import UnmaskError
-from unmask.studies.stages import Stage, StudyReporter
+from unmask.study.stages import Stage, StudyReporter
 
 if TYPE_CHECKING:
     from unmask.training import Reporter

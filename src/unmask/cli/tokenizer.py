@@ -54,7 +54,7 @@ def fit(
     from unmask.cli.console import IS_FIRST_PROCESS
     from unmask.cli.console import out as console
     from unmask.errors import UsageError
-    from unmask.studies.presets import Preset, load_preset
+    from unmask.workflow.presets import Preset, load_preset
 
     if preset and kind:
         raise UsageError("--preset says what kind of tokenizer it is; leave out --kind")
@@ -155,7 +155,7 @@ def _show_report(tokenizer: Tokenizer) -> None:
 
 
 def _draw(tokenizer: Tokenizer, files: list[Path], folder: Path, format_: str) -> list[Path]:
-    from unmask.evaluation.plotting import write_drawings
-    from unmask.studies.token_drawings import token_drawings
+    from unmask.report.style import write_drawings
+    from unmask.study.token_drawings import token_drawings
 
     return write_drawings(folder, token_drawings(tokenizer, Reading(files).stream()), [format_])

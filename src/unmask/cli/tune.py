@@ -206,8 +206,8 @@ def _scan(
     _quiet_optuna()
     from unmask.artifacts import MANIFEST, sha256_of_file
     from unmask.events.fingerprints import fingerprint_of
-    from unmask.studies.presets import load_preset
     from unmask.tuning.scan import Plan, Scan, open_storage, storage_errors
+    from unmask.workflow.presets import load_preset
 
     chosen = load_preset(preset)
     fitted = _fitted(tokenizer, chosen) if tokenizer else None

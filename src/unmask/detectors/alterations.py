@@ -11,7 +11,6 @@ from torch.distributions import Dirichlet
 
 from unmask.detectors.copies import Copier, in_order, random_choices
 from unmask.detectors.decays import drawn_decays
-from unmask.detectors.inputs import EVENT_TYPE, EventTensors
 from unmask.detectors.momenta import (
     directions,
     log_cosh,
@@ -24,7 +23,8 @@ from unmask.detectors.momenta import (
 )
 from unmask.errors import UsageError
 from unmask.events.objects import MAX_ENERGY_MEV
-from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI
+from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI
+from unmask.networks.event_tensors import EVENT_TYPE, EventTensors
 from unmask.networks.pair_features import wrapped
 
 #: Objects of each type whose eta and E / |p| a new one can have.

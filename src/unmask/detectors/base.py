@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.artifacts import Artifact, Json, load_artifact, provenance, save_artifact
-from unmask.detectors.scores import Scores
 from unmask.errors import ArtifactError, NotFittedError, UsageError
 from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import SeenEvents
+from unmask.scores.score_table import Scores
 from unmask.tokenizers.base import check_background
 
 if TYPE_CHECKING:
-    from unmask.detectors.explanations import Explanation
+    from unmask.scores.explanations import Explanation
     from unmask.training import Reporter
 
 _SEEN = "events.fingerprint"

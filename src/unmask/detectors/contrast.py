@@ -14,15 +14,15 @@ import torch
 from unmask.artifacts import Json
 from unmask.detectors.alterations import Alterations, AlteredCopies
 from unmask.detectors.copies import CopiesTask, in_order
-from unmask.detectors.event_network import EventNetworkDetector, as_numbers
-from unmask.detectors.explanations import Explanation, Term
-from unmask.detectors.inputs import EventTensors, event_tensors
+from unmask.detectors.event_detector import EventNetworkDetector, as_numbers
 from unmask.detectors.momenta import pushed, transverse
 from unmask.detectors.observable_tail import ObservableTail
-from unmask.detectors.p_values import BackgroundTail
 from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
-from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI, BackboneName, EventNetwork, SizeName
+from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI, BackboneName, EventNetwork, SizeName
+from unmask.networks.event_tensors import EventTensors, event_tensors
+from unmask.scores.explanations import Explanation, Term
+from unmask.scores.p_values import BackgroundTail
 from unmask.training import Reporter, Task, TrainingSettings, derive_seed
 
 # The epoch that is best on validation events is kept, so there is no need to stop before the last.
@@ -50,7 +50,7 @@ class ContrastDetector(EventNetworkDetector):
     Parameters
     ----------
     backbone, size, dropout
-        Network, see :func:`~unmask.networks.backbones.make_event_network`.
+        Network, see :func:`~unmask.networks.event_network.make_event_network`.
     alterations
         How copies differ from their events.
     tail_weight

@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unmask.detectors.event_network import EventNetworkDetector, EventTask, batches
-from unmask.detectors.inputs import EVENT_TYPE, MAX_OBJECTS, EventTensors
+from unmask.detectors.event_detector import EventNetworkDetector, EventTask, batches
 from unmask.detectors.momenta import log_mass_factor, missing, transverse, visible
 from unmask.events.event_set import EventSet
-from unmask.networks.backbones import ETA, LOG_PT, EventNetwork
+from unmask.networks.event_network import ETA, LOG_PT, EventNetwork
+from unmask.networks.event_tensors import EVENT_TYPE, MAX_OBJECTS, EventTensors
 from unmask.training import derive_seed
 
 # Events that are copied at a time; on a CPU what belongs to them stays in the cache.

@@ -6,9 +6,9 @@ from functools import partial
 
 from unmask.detectors.copies import CopiesTask
 from unmask.detectors.distorter import Distorter, Strengths
-from unmask.detectors.event_network import EventNetworkDetector
+from unmask.detectors.event_detector import EventNetworkDetector
 from unmask.events.event_set import EventSet
-from unmask.networks.backbones import BackboneName, EventNetwork, SizeName
+from unmask.networks.event_network import BackboneName, EventNetwork, SizeName
 from unmask.training import Task, TrainingSettings
 
 TRAINING = TrainingSettings(learning_rate=5e-4, schedule="plateau", gradient_clip=1.0)
@@ -21,7 +21,7 @@ class DDDDetector(EventNetworkDetector):
 
     Parameters
     ----------
-    backbone, size, dropout : see :func:`~unmask.networks.backbones.make_event_network`.
+    backbone, size, dropout : see :func:`~unmask.networks.event_network.make_event_network`.
     smear, add, remove, retag, recoil : see :class:`~unmask.detectors.distorter.Strengths`.
     training : how the network is trained.
     seed : shorthand for the seed in ``training``.

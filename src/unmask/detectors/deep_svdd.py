@@ -7,11 +7,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from unmask.detectors.event_network import BackgroundTask, EventNetworkDetector, batches
-from unmask.detectors.inputs import EventTensors, event_tensors
+from unmask.detectors.event_detector import BackgroundTask, EventNetworkDetector, batches
 from unmask.errors import TrainingError
 from unmask.events.event_set import EventSet
-from unmask.networks.backbones import BackboneName, EventNetwork, SizeName
+from unmask.networks.event_network import BackboneName, EventNetwork, SizeName
+from unmask.networks.event_tensors import EventTensors, event_tensors
 from unmask.training import Reporter, Task, TrainingSettings
 
 #: A coordinate of the centre at 0 could be met by weights of 0.
@@ -33,7 +33,7 @@ class DeepSVDDDetector(EventNetworkDetector):
 
     Parameters
     ----------
-    backbone, size, dropout : see :func:`~unmask.networks.backbones.make_event_network`.
+    backbone, size, dropout : see :func:`~unmask.networks.event_network.make_event_network`.
     training : how the network is trained.
     seed : shorthand for the seed in ``training``.
     """

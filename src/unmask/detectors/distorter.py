@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from unmask.detectors.copies import Copier, in_order, random_choices
-from unmask.detectors.inputs import EventTensors
 from unmask.detectors.momenta import log_cosh, log_mass_factor, mirrored_in, mirrored_up
 from unmask.errors import UsageError
 from unmask.events.objects import N_TAGS
-from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI
+from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI
+from unmask.networks.event_tensors import EventTensors
 from unmask.networks.pair_features import wrapped
 
 #: Objects of each type whose E / |p| a renamed object can take over.

@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unmask.detectors.event_network import BackgroundTask, EventNetworkDetector
-from unmask.detectors.inputs import EventTensors
+from unmask.detectors.event_detector import BackgroundTask, EventNetworkDetector
 from unmask.errors import TrainingError, UsageError
 from unmask.events.event_set import EventSet
-from unmask.networks.backbones import BackboneName, EventNetwork, SizeName
+from unmask.networks.event_network import BackboneName, EventNetwork, SizeName
+from unmask.networks.event_tensors import EventTensors
 from unmask.training import Reporter, Task, TrainingSettings
 
 #: Nothing has been learnt if the loss stays above this share of what the best constant score has.
@@ -36,7 +36,7 @@ class DROCCDetector(EventNetworkDetector):
 
     Parameters
     ----------
-    backbone, size, dropout : see :func:`~unmask.networks.backbones.make_event_network`.
+    backbone, size, dropout : see :func:`~unmask.networks.event_network.make_event_network`.
     radius : inner radius of the shell, as the root mean square change of an input in standard deviations: the distance
         is ``radius`` times the square root of the number of inputs that can change.
     gamma : outer over inner radius.

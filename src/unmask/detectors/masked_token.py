@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from unmask.artifacts import Json
-from unmask.detectors.explanations import Explanation
 from unmask.detectors.masked_token_explanations import explain_masked_tokens
 from unmask.detectors.network import BATCH_EVENTS, NetworkDetector
-from unmask.detectors.scores import Scores
 from unmask.events.event_set import EventSet
 from unmask.networks.masked_token import MaskedTokenTransformer, Padding
 from unmask.networks.masked_token_scoring import EventScore, event_scores, token_losses
 from unmask.networks.positional_encoding import PositionName
+from unmask.scores.explanations import Explanation
+from unmask.scores.score_table import Scores
 from unmask.tokenizers import load_tokenizer
 from unmask.tokenizers.base import Tokenizer, TokenSet
 from unmask.training import Reporter, Task, TrainingSettings

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from unmask.detectors.explanations import Explanation, Guess, Term, TokenExplanation
 from unmask.events.event_set import EventSet
 from unmask.events.objects import OBJECTS
 from unmask.networks.masked_token_scoring import token_probabilities
+from unmask.scores.explanations import Explanation, Guess, Term, TokenExplanation
 from unmask.tokenizers.base import PAD_ID, Tokenizer
 
 if TYPE_CHECKING:

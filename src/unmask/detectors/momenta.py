@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from unmask.networks.backbones import ETA, LOG_ENERGY, LOG_PT, PHI
+from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI
 
 #: A slower recoil than light.
 _MAX_SPEED = 0.95

@@ -8,10 +8,10 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from unmask.detectors.explanations import Term
-from unmask.detectors.p_values import Array, BackgroundTail
 from unmask.events.event_set import EventSet
 from unmask.events.observables import OBSERVABLES
+from unmask.scores.explanations import Term
+from unmask.scores.p_values import Array, BackgroundTail
 
 #: Observables of the tail term: the energy that is seen, that is not seen, and the heavy quarks.
 IN_TAIL = ("met", "n_b_jets", "sum_pt")

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from unmask.artifacts import Json
 from unmask.detectors.base import Detector
-from unmask.detectors.p_values import COMBINE, BackgroundTail, Rule
 from unmask.errors import UsageError, nearest
 from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import fingerprints
+from unmask.scores.p_values import COMBINE, BackgroundTail, Rule
 
 if TYPE_CHECKING:
     from unmask.training import Reporter

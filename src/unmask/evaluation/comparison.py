@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from unmask.detectors.scores import Scores
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.intervals import Estimate
 from unmask.evaluation.ranked_scores import Placements, RankedScores
 from unmask.events.event_set import Names
+from unmask.scores.score_table import Scores
 
 _WHAT_TO_DO = "score the same files with both, or evaluate them one by one"
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unmask.detectors.p_values import p_values
+from unmask.scores.p_values import p_values
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.errors import BadDataError
-from unmask.events.flat import FLAT_COLUMNS, FlatEvents
+from unmask.events.build import FLAT_COLUMNS, FlatEvents
 from unmask.events.objects import (
     ENERGY_OVER_MOMENTUM,
     MAX_ABS_ETA,

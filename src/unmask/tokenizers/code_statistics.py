@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.events.objects import OBJECTS
-from unmask.tokenizers.kinematic_features import EVENT_TYPE, N_TYPES, Kinematics, wrap_phi
+from unmask.networks.kinematic_features import EVENT_TYPE, N_TYPES, Kinematics, wrap_phi
 
 #: Types that make up less of a code than this are not named in its description.
 _NAMED_SHARE = 0.1

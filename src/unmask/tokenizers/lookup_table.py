@@ -12,6 +12,7 @@ from unmask.artifacts import Json
 from unmask.errors import UsageError, nearest
 from unmask.events.event_set import EventSet
 from unmask.events.objects import MAX_OBJECTS, MIN_PT_MEV, N_TAGS, OBJECTS
+from unmask.networks.kinematic_features import wrap_phi
 from unmask.tokenizers.base import Tokenizer
 from unmask.tokenizers.bins import (
     VARIABLE_NAMES,
@@ -22,7 +23,6 @@ from unmask.tokenizers.bins import (
     phi_edges,
     quantile_edges,
 )
-from unmask.tokenizers.kinematic_features import wrap_phi
 from unmask.tokenizers.published_edges import PUBLISHED_EDGES, published_edges
 
 Feature = Literal["type", "charge", "pt", "eta", "phi"]

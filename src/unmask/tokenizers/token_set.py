@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from unmask.artifacts import Json
 from unmask.errors import ArtifactError, UsageError
+from unmask.events.columns import IDENTITY_TYPES, identity_from_arrow, identity_to_arrow
 from unmask.events.event_set import EventSet, Names, Selection
-from unmask.events.identity import IDENTITY_TYPES, identity_from_arrow, identity_to_arrow
 from unmask.tables import TableKind, TableWriter, open_table
 
 #: Token of a position that holds no object; codes run from 1 to ``n_codes``.

@@ -15,12 +15,12 @@ from unmask.artifacts import Json
 from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import fingerprint_of
-from unmask.networks.normformer_vqvae import NormFormerVQVAE
+from unmask.networks.kinematic_features import N_FEATURES, N_POSITIONS, FeatureScale, Kinematics, kinematics_of
+from unmask.networks.vqvae import NormFormerVQVAE
 from unmask.tokenizers.base import PAD_ID, Tokenizer
 from unmask.tokenizers.code_statistics import CodeStatistics, reconstruction_report
-from unmask.tokenizers.kinematic_features import N_FEATURES, N_POSITIONS, FeatureScale, Kinematics, kinematics_of
 from unmask.tokenizers.token_set import TokenSet
-from unmask.tokenizers.vqvae_task import VQVAETask
+from unmask.tokenizers.vqvae_training import VQVAETask
 from unmask.training import EpochRecord, TrainingSettings
 from unmask.training.devices import pick_device
 from unmask.training.loop import Reporter, derive_seed

@@ -15,9 +15,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from unmask.artifacts import atomic_path
 from unmask.errors import UsageError, require
-from unmask.studies.presets import Preset
 from unmask.tuning.scan import Plan
 from unmask.tuning.space import set_parameters
+from unmask.workflow.presets import Preset
 
 #: Fewer complete trials say nothing about importances.
 MIN_TRIALS = 3

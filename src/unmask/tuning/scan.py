@@ -20,12 +20,12 @@ from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.errors import BadDataError, TrainingError, UnmaskError, UsageError, nearest
 from unmask.events.event_set import EventSet
 from unmask.networks.masked_token import Padding
-from unmask.studies.presets import Preset, load_preset, preset_names
 from unmask.tokenizers import Tokenizer
 from unmask.tokenizers.base import check_background
 from unmask.tokenizers.vqvae import VQVAETokenizer
 from unmask.training import EpochRecord, Reporter, derive_seed
 from unmask.tuning.space import SPACES, Target, describe, set_parameters, suggest
+from unmask.workflow.presets import Preset, load_preset, preset_names
 
 Pruning = Literal["median", "hyperband", "none"]
 PRUNERS: dict[Pruning, Callable[[], optuna.pruners.BasePruner]] = {

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from unmask.artifacts import MANIFEST, Json, provenance, sha256_of_file
 from unmask.detectors import Detector, load_detector
-from unmask.detectors.explanations import MostAnomalous, explained_path, write_explanations
-from unmask.detectors.scores import SCORES_TABLE, Scores, write_scores
 from unmask.errors import ArtifactError, UnmaskError, UsageError
 from unmask.events.checks import BadEvents
 from unmask.events.event_set import EventSet
+from unmask.scores.explanations import MostAnomalous, explained_path, write_explanations
+from unmask.scores.score_table import SCORES_TABLE, Scores, write_scores
 from unmask.tables import open_table, part_name, parts_in
 from unmask.workflow.sources import Part
 

@@ -11,8 +11,8 @@ from unmask.artifacts import Json, sha256_of_file
 from unmask.errors import UsageError, nearest
 from unmask.events.checks import BadEvents
 from unmask.events.event_set import EventSet
-from unmask.events.kinds import Kind
-from unmask.events.readers import ReadOptions, check_distinct_names, count_entries, detect_kind, stream_events
+from unmask.io.kinds import Kind
+from unmask.io.read import ReadOptions, check_distinct_names, count_entries, detect_kind, stream_events
 
 #: A file and the entries of it that are read; None reads all.
 Piece = tuple[Path, tuple[int, int] | None]

@@ -1,0 +1,222 @@
+"""Dark Machines CSV: ``event ID; process ID; event weight; MET; METphi; obj,E,pt,eta,phi; ...``, energies in MeV.
+
+Fast path: a block of lines is cut at the fifth semicolon of each line into a table of event headers and one of
+objects, both of which pyarrow parses as plain CSV. Whatever does not fit goes line by line through ``_parse_line``,
+which finds the faulty line and says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from unmask.errors import nearest
+from unmask.events.build import FlatEvents
+from unmask.events.event_set import Names
+from unmask.events.objects import SYMBOL_TAGS
+from unmask.io.source import Chunk, Source, to_mev
+from unmask.io.text import Lines, decode_line, parse_number, read_table, stream_lines
+from unmask.tables import WORDS
+
+#: Header and object have five fields each.
+N_FIELDS = 5
+_BYTES_PER_EVENT = 200
+#: Small enough for a core's cache.
+_MAX_BLOCK_BYTES = 1 << 20
+_MAX_THREADS = 4
+_HEADER_TYPES = [pa.int64(), WORDS, pa.float64(), pa.float64(), pa.float64()]
+_OBJECT_TYPES = [WORDS, pa.float64(), pa.float64(), pa.float64(), pa.float64()]
+
+
+def stream(source: Source) -> Iterator[Chunk]:
+    """Yield the events of a file, a block of lines at a time."""
+    block_bytes = min(source.options.chunk_events * _BYTES_PER_EVENT, _MAX_BLOCK_BYTES)
+    for lines, parsed in _parse_ahead(stream_lines(source, block_bytes)):
+        good_lines = lines
+        if parsed is None:
+            parsed, good_lines = _parse_line_by_line(lines, source)
+        yield Chunk(_finish(parsed, source), good_lines.place)
+
+
+def _parse_ahead(blocks: Iterator[Lines]) -> Iterator[tuple[Lines, FlatEvents | None]]:
+    """Parse a few blocks at a time, since numpy and pyarrow let threads run, and give them in their order."""
+    n_threads = min(os.cpu_count() or 1, _MAX_THREADS)
+    with ThreadPoolExecutor(n_threads) as pool:
+        waiting: deque[tuple[Lines, Future[FlatEvents | None]]] = deque()
+        for lines in blocks:
+            waiting.append((lines, pool.submit(_parse_block, lines)))
+            if len(waiting) > n_threads:
+                first, parsed = waiting.popleft()
+                yield first, parsed.result()
+        for lines, parsed in waiting:
+            yield lines, parsed.result()
+
+
+def _parse_block(lines: Lines) -> FlatEvents | None:
+    """Parse all lines at once; None if any of them needs a closer look."""
+    if not lines.is_plain:
+        return None
+    data = np.frombuffer(lines.data, np.uint8)
+    is_semicolon = data == ord(";")
+    semicolon = np.flatnonzero(is_semicolon)
+    if not len(semicolon):
+        return None
+    first = np.searchsorted(semicolon, lines.start)
+    n_semicolons = np.searchsorted(semicolon, lines.end) - first
+    if n_semicolons.min() < N_FIELDS - 1:
+        return None
+    has_objects = n_semicolons >= N_FIELDS
+    fifth = semicolon[np.minimum(first + N_FIELDS - 1, len(semicolon) - 1)]
+    header_end = np.where(has_objects, fifth, lines.end)
+    n_objects = np.where(has_objects, n_semicolons - N_FIELDS + (data[lines.end - 1] != ord(";")), 0)
+
+    # Fields of headers and of objects become comma-separated lines in a table of their own each.
+    as_lines = data.copy()
+    as_lines[semicolon] = ord("\n")
+    header_semicolons = (first[:, None] + np.arange(N_FIELDS - 1)).ravel()
+    as_lines[semicolon[header_semicolons]] = ord(",")
+    # The separator after a header ends its line. Before the first header stands nothing, then they alternate with rest.
+    after_header = np.minimum(header_end + 1, len(data))
+    bounds = np.concatenate([[0], np.stack([lines.start, after_header], axis=1).ravel(), [len(data)]])
+    in_header = np.repeat(np.arange(len(bounds) - 1) % 2 == 1, np.diff(bounds))
+    header = read_table(as_lines[in_header], _HEADER_TYPES)
+    objects = read_table(as_lines[~in_header], _OBJECT_TYPES)
+    if header is None or objects is None or len(header) != len(lines) or len(objects) != n_objects.sum():
+        return None
+    tag = _tags(objects.column(0))
+    process = _processes(header.column(1))
+    if tag is None or process is None:
+        return None
+    weight, met, met_phi = (header.column(i).to_numpy() for i in (2, 3, 4))
+    energy, pt, eta, phi = (objects.column(i).to_numpy() for i in (1, 2, 3, 4))
+    return FlatEvents(
+        row=lines.row,
+        event_id=header.column(0).to_numpy(),
+        process_names=process,
+        weight=weight,
+        met_mev=met,
+        met_phi=met_phi,
+        n_objects=n_objects,
+        tag=tag,
+        energy_mev=energy,
+        pt_mev=pt,
+        eta=eta,
+        phi=phi,
+    )
+
+
+def _tags(symbols: pa.ChunkedArray) -> npt.NDArray[np.uint8] | None:
+    coded = symbols.combine_chunks()
+    tags = [SYMBOL_TAGS.get(str(symbol).strip()) for symbol in coded.dictionary]
+    if None in tags:
+        return None
+    tag: npt.NDArray[np.uint8] = np.array([*tags, 0], np.uint8)[coded.indices.to_numpy()]
+    return tag
+
+
+def _processes(names: pa.ChunkedArray) -> Names | None:
+    coded = names.combine_chunks()
+    words = [str(word).strip() for word in coded.dictionary]
+    if not all(word and word.isprintable() for word in words):
+        return None
+    # Words that differ only in the spaces around them are one.
+    code_of = Names.of(words)
+    return Names(code_of.code[coded.indices.to_numpy()], code_of.words)
+
+
+def _parse_line_by_line(lines: Lines, source: Source) -> tuple[FlatEvents, Lines]:
+    """Parse what the fast path could not; bad lines raise or are skipped and counted."""
+    headers: list[tuple[int, str, float, float, float]] = []
+    objects: list[list[tuple[int, float, float, float, float]]] = []
+    is_good = np.ones(len(lines), np.bool_)
+    for i, line in enumerate(lines):
+        try:
+            header, its_objects = _parse_line(line)
+        except ValueError as error:
+            source.bad.add("malformed line", source.error(str(error), lines.place(i)))
+            is_good[i] = False
+            continue
+        headers.append(header)
+        objects.append(its_objects)
+    lines = lines.keep(is_good)
+    event_id, process, weight, met, met_phi = zip(*headers, strict=True) if headers else [()] * N_FIELDS
+    flat = np.array([one for event in objects for one in event], np.float64).reshape(-1, N_FIELDS)
+    events = FlatEvents(
+        row=lines.row,
+        event_id=np.array(event_id, np.int64),
+        process_names=Names.of(process),
+        weight=np.array(weight, np.float64),
+        met_mev=np.array(met, np.float64),
+        met_phi=np.array(met_phi, np.float64),
+        n_objects=np.array([len(event) for event in objects], np.int64),
+        tag=flat[:, 0].astype(np.uint8),
+        energy_mev=flat[:, 1],
+        pt_mev=flat[:, 2],
+        eta=flat[:, 3],
+        phi=flat[:, 4],
+    )
+    return events, lines
+
+
+def _parse_line(
+    line: bytes,
+) -> tuple[tuple[int, str, float, float, float], list[tuple[int, float, float, float, float]]]:
+    text = decode_line(line, "Dark Machines CSV, one event a line")
+    fields = text.split(";")
+    if len(fields) < N_FIELDS:
+        raise ValueError(
+            f"{len(fields)} fields separated by ';' in {text[:60]!r}; accepted: event ID; process ID; event weight; "
+            "MET; METphi; then objects"
+        )
+    name = fields[1].strip()
+    if not name:
+        raise ValueError("the process ID is empty")
+    event_id = _whole(fields[0])
+    weight, met, met_phi = map(parse_number, ("event weight", "MET", "METphi"), fields[2:N_FIELDS])
+    while len(fields) > N_FIELDS and not fields[-1].strip():
+        fields.pop()
+    objects = [_parse_object(field) for field in fields[N_FIELDS:]]
+    return (event_id, name, weight, met, met_phi), objects
+
+
+def _parse_object(field: str) -> tuple[int, float, float, float, float]:
+    parts = field.split(",")
+    if len(parts) != N_FIELDS:
+        raise ValueError(f"object {field.strip()!r} has {len(parts)} fields; accepted: obj,E,pt,eta,phi")
+    symbol = parts[0].strip()
+    if symbol not in SYMBOL_TAGS:
+        raise ValueError(f"unknown object symbol {symbol!r}; {nearest(symbol, SYMBOL_TAGS)}")
+    energy, pt, eta, phi = map(parse_number, ("E", "pt", "eta", "phi"), parts[1:])
+    return SYMBOL_TAGS[symbol], energy, pt, eta, phi
+
+
+def _whole(text: str) -> int:
+    """An event ID; exact also beyond 2^53, where a double is not, and accepted also as ``1e+06``."""
+    number = parse_number("event ID", text)
+    try:
+        whole = int(text)
+    except ValueError:
+        whole = int(number) if number.is_integer() else 2**63
+    if not -(2**63) <= whole < 2**63:
+        raise ValueError(f"event ID is {text.strip()!r}; accepted: a whole number of 64 bits")
+    return whole
+
+
+def _finish(events: FlatEvents, source: Source) -> FlatEvents:
+    """Apply the declared unit and process name."""
+    unit, process = source.options.unit, source.options.process
+    if unit not in (None, "MeV"):
+        events = replace(
+            events,
+            met_mev=to_mev(events.met_mev, unit),
+            energy_mev=to_mev(events.energy_mev, unit),
+            pt_mev=to_mev(events.pt_mev, unit),
+        )
+    return replace(events, process_names=Names.constant(process, len(events))) if process else events

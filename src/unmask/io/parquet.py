@@ -1,0 +1,201 @@
+"""unmask's own events file: Parquet with one row an event, objects as lists, and where it all came from.
+
+Lossless, compressed (zstd), checksummed, and written and read in bounded memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unmask.artifacts import Json
+from unmask.errors import ArtifactError, UsageError
+from unmask.events.build import FLAT_COLUMNS, FlatEvents
+from unmask.events.columns import IDENTITY_TYPES, identity_from_arrow, identity_to_arrow
+from unmask.events.event_set import LABEL_NAMES, EventSet, Names, concatenate_events
+from unmask.events.objects import N_TAGS
+from unmask.io.source import Chunk, Source
+from unmask.tables import TableKind, TableWriter, open_table
+
+_ROW_GROUP_EVENTS = 50_000
+_EVENT_TYPES: dict[str, pa.DataType] = {"met_mev": pa.float32(), "met_phi": pa.float32(), "n_dropped": pa.int16()}
+_OBJECT_TYPES: dict[str, pa.DataType] = {
+    name: pa.list_(pa.uint8() if name == "tag" else pa.float32()) for name in FLAT_COLUMNS
+}
+EVENTS_TABLE = TableKind(
+    name="events",
+    version=1,
+    columns=IDENTITY_TYPES | _EVENT_TYPES | _OBJECT_TYPES,
+    # Kinematics hardly repeat: cut into streams of bytes they become smaller, with a dictionary they would not.
+    dictionaries=("file", "process", "label", "weight", "n_dropped", "tag.list.element"),
+    byte_streams=("met_mev", "met_phi", *(f"{name}.list.element" for name in FLAT_COLUMNS if name != "tag")),
+)
+
+
+class EventsWriter:
+    """Writes events to a Parquet file, part by part; use it as a context manager.
+
+    The file appears only when it is complete. ``provenance`` is kept in it; see :func:`read_provenance`.
+    """
+
+    def __init__(self, path: str | Path, *, provenance: dict[str, Json] | None = None) -> None:
+        self.n_events = 0
+        self._table = TableWriter(path, EVENTS_TABLE, {"provenance": provenance or {}})
+        self._waiting: list[EventSet] = []
+        self._n_waiting = 0
+
+    def __enter__(self) -> Self:
+        self._table.__enter__()
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        if failure[0] is not None:
+            self._table.__exit__(*failure)
+            return
+        with ExitStack() as stack:
+            stack.push(self._table.__exit__)
+            self._write_row_group(self._n_waiting)
+
+    def write(self, events: EventSet) -> None:
+        """Append events; small parts are joined into row groups of a useful size."""
+        self.n_events += len(events)
+        for part in events.chunks(_ROW_GROUP_EVENTS):
+            self._waiting.append(part)
+            self._n_waiting += len(part)
+            if self._n_waiting >= _ROW_GROUP_EVENTS:
+                self._write_row_group(_ROW_GROUP_EVENTS)
+
+    def _write_row_group(self, n_events: int) -> None:
+        joined = concatenate_events(self._waiting)
+        self._waiting, self._n_waiting = [joined[n_events:]], self._n_waiting - n_events
+        if n_events:
+            self._table.write(_to_arrow(joined[:n_events]))
+
+
+def write_events(
+    path: str | Path, events: EventSet | Iterable[EventSet], *, provenance: dict[str, Json] | None = None
+) -> int:
+    """Write events, or a stream of them, to a Parquet file and return how many there were; see `EventsWriter`."""
+    with EventsWriter(path, provenance=provenance) as writer:
+        for part in [events] if isinstance(events, EventSet) else events:
+            writer.write(part)
+    return writer.n_events
+
+
+def _to_arrow(events: EventSet) -> dict[str, pa.Array]:
+    is_object = events.is_object
+    offsets = np.concatenate([[0], np.cumsum(events.n_objects)]).astype(np.int32)
+    columns = identity_to_arrow(events)
+    columns |= {name: pa.array(getattr(events, name)) for name in _EVENT_TYPES}
+    columns |= {name: pa.ListArray.from_arrays(offsets, getattr(events, name)[is_object]) for name in _OBJECT_TYPES}
+    return columns
+
+
+def read_provenance(path: str | Path) -> dict[str, Json]:
+    """What was said about the origin of the events when they were written."""
+    with open_table(path, EVENTS_TABLE) as (_, facts):
+        provenance: dict[str, Json] = facts.get("provenance", {})
+        return provenance
+
+
+def stream(source: Source) -> Iterator[Chunk]:
+    """Yield the events of a file that :class:`EventsWriter` made.
+
+    File, row and label are those that the events had when they were written.
+    """
+    if source.options.unit not in (None, "MeV"):
+        raise UsageError(f"{source.path}: an events file of unmask is in MeV; leave out the unit {source.options.unit}")
+    columns = list(EVENTS_TABLE.columns)
+    with open_table(source.path, EVENTS_TABLE) as (file, _):
+        first, last = source.options.entries or (0, file.metadata.num_rows)
+        row_groups, position = _row_groups(file, first, last)
+        for batch in file.iter_batches(
+            source.options.chunk_events, row_groups=row_groups, columns=columns, use_threads=False
+        ):
+            before, end = max(first - position, 0), min(last - position, len(batch))
+            if before < end:
+                yield _to_chunk(batch.slice(before, end - before), position + before, source)
+                source.progress((position + end - first) / (last - first))
+            position += len(batch)
+
+
+def _row_groups(file: pq.ParquetFile, first: int, last: int) -> tuple[list[int], int]:
+    """The row groups that hold rows ``first`` to ``last``, and the first row in them."""
+    sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+    start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    chosen = np.flatnonzero((start[:-1] < last) & (start[1:] > first))
+    return chosen.tolist(), int(start[chosen[0]]) if len(chosen) else 0
+
+
+def _to_chunk(batch: pa.RecordBatch, first: int, source: Source) -> Chunk:
+    """Turn a batch into events; rows that contradict themselves go to ``source.bad``."""
+    position = first + np.arange(len(batch), dtype=np.int64)
+    for reason, find_bad, accepted in _ROW_RULES:
+        is_bad = find_bad(batch)
+        if is_bad.any():
+            message = f"{reason}; accepted: {accepted}"
+            where = f"row {position[np.argmax(is_bad)]}"
+            source.bad.add(reason, ArtifactError(message, path=source.path, where=where), int(np.count_nonzero(is_bad)))
+            batch, position = batch.filter(pa.array(~is_bad)), position[~is_bad]
+    identity = identity_from_arrow(batch)
+    if source.options.process:
+        identity["process_names"] = Names.constant(source.options.process, len(batch))
+    events = FlatEvents(
+        n_objects=_list_lengths(batch["tag"]),
+        **identity,
+        **{name: batch[name].to_numpy() for name in _EVENT_TYPES},
+        **{name: batch[name].flatten().to_numpy() for name in _OBJECT_TYPES},
+    )
+    return Chunk(events, lambda index: f"row {position[index]}")
+
+
+def _list_lengths(column: pa.ListArray) -> npt.NDArray[np.int64]:
+    offsets: npt.NDArray[np.int32] = column.offsets.to_numpy()
+    return np.diff(offsets).astype(np.int64)
+
+
+def _has_gap(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """Rows where a value, or an element of a list, is null."""
+    has_gap = np.zeros(len(batch), np.bool_)
+    for name in EVENTS_TABLE.columns:
+        has_gap |= batch[name].is_null().to_numpy(zero_copy_only=False)
+        if name in FLAT_COLUMNS:
+            has_gap |= _any_element(batch[name], batch[name].flatten().is_null().to_numpy(zero_copy_only=False))
+    return has_gap
+
+
+def _has_unequal_lists(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    lengths = np.stack([_list_lengths(batch[name]) for name in FLAT_COLUMNS])
+    return np.asarray((lengths != lengths[0]).any(axis=0))
+
+
+def _has_bad_tag(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    tag = batch["tag"].flatten().to_numpy()
+    return _any_element(batch["tag"], (tag < 1) | (tag > N_TAGS))
+
+
+def _has_bad_label(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    return ~np.isin(batch["label"].to_numpy(), list(LABEL_NAMES))
+
+
+def _any_element(column: pa.ListArray, is_set: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """For each list, whether ``is_set`` holds for any of its elements."""
+    end = np.cumsum(_list_lengths(column))
+    n_set = np.concatenate([[0], np.cumsum(is_set)])
+    return np.diff(n_set[end], prepend=0) > 0
+
+
+# A rule may rely on those before it.
+_ROW_RULES: tuple[tuple[str, Callable[[pa.RecordBatch], npt.NDArray[np.bool_]], str], ...] = (
+    ("a missing value", _has_gap, "a value in every column"),
+    ("lists of unequal lengths", _has_unequal_lists, f"{', '.join(FLAT_COLUMNS)} of one length"),
+    ("an unknown tag", _has_bad_tag, f"1 to {N_TAGS}"),
+    ("an unknown label", _has_bad_label, ", ".join(map(str, LABEL_NAMES))),
+)

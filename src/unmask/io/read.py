@@ -1,0 +1,192 @@
+"""From a user's file, of any kind that we know, to an EventSet."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+
+from unmask.errors import BadDataError, UsageError, nearest
+from unmask.events.build import to_event_set
+from unmask.events.checks import BadEvents, check_events
+from unmask.events.event_set import UNKNOWN, EventSet, concatenate_events
+from unmask.io.kinds import KINDS, ROOT_KINDS, Kind
+from unmask.io.source import Reader, ReadOptions, Source, damaged, open_text
+
+__all__ = [
+    "KINDS",
+    "SEEKABLE_KINDS",
+    "BadEvents",
+    "Kind",
+    "ReadOptions",
+    "count_entries",
+    "detect_kind",
+    "read_events",
+    "stream_events",
+]
+
+#: Where some entries can be read without all that stand before them.
+SEEKABLE_KINDS: tuple[Kind, ...] = ("parquet", *ROOT_KINDS)
+
+_MODULES: dict[Kind, str] = {
+    "darkmachines": "darkmachines",
+    "fixed": "fixed_layout",
+    "parquet": "parquet",
+    "delphes": "delphes_root",
+    "nanoaod": "nanoaod_root",
+    "physlite": "physlite_root",
+}
+
+
+def stream_events(
+    path: str | Path,
+    *,
+    kind: Kind | None = None,
+    options: ReadOptions | None = None,
+    bad: BadEvents | None = None,
+    progress: Callable[[float], None] = lambda _fraction: None,
+) -> Iterator[EventSet]:
+    """Yield the events of one file in chunks, in bounded memory.
+
+    Parameters
+    ----------
+    path : file of any kind in ``KINDS``, text files also compressed with gzip or zstd.
+    kind : what the file is; by default its content tells.
+    options : units, process name, label and the like.
+    bad : collects skipped events when it is ``BadEvents(skip=True)``; by default the first bad event raises.
+    progress : called with the fraction of the file that has been read.
+
+    Raises
+    ------
+    BadDataError
+        With the file, the line or entry, the value and what is accepted.
+    """
+    path = Path(path)
+    options = options or ReadOptions()
+    source = Source(path, options, bad or BadEvents(), progress)
+    check_is_file(path)
+    kind = kind or detect_kind(path)
+    if kind not in ROOT_KINDS and (options.selection or options.tree):
+        raise UsageError(f"{path}: object selections and trees are for ROOT files, not {kind}")
+    if kind != "fixed" and options.dataset:
+        raise UsageError(f"{path}: a dataset is named in an HDF5 or NPZ file, not {kind}")
+    if options.entries is not None and kind not in SEEKABLE_KINDS:
+        raise UsageError(f"{path}: some entries alone are read from {', '.join(SEEKABLE_KINDS)} files, not {kind}")
+    reader = _reader(kind)
+    label = UNKNOWN if options.label is None else options.label
+    n_events, n_skipped_before = 0, source.bad.n_skipped
+    for chunk in reader(source):
+        events = check_events(chunk.events, path=path, place=chunk.place, bad=source.bad)
+        n_events += len(events)
+        if not len(events):
+            continue
+        event_set = to_event_set(events, file=path.name, label=label)
+        yield event_set if options.label is None else event_set.with_label(options.label)
+    if not n_events and source.bad.n_skipped == n_skipped_before:
+        raise source.error("the file holds no events")
+    progress(1.0)
+
+
+def count_entries(path: Path, *, kind: Kind | None = None, options: ReadOptions | None = None) -> int | None:
+    """How many entries a file of one of ``SEEKABLE_KINDS`` has; None for others, which must be read to know.
+
+    Raises
+    ------
+    BadDataError
+        If the file is not there, of no known kind, or damaged.
+    """
+    kind = kind or detect_kind(path)
+    options = options or ReadOptions()
+    if kind == "parquet":
+        from unmask.io.parquet import EVENTS_TABLE
+        from unmask.tables import open_table
+
+        with open_table(path, EVENTS_TABLE) as (table, _):
+            return int(table.metadata.num_rows)
+    if kind in ("delphes", "nanoaod", "physlite"):
+        from unmask.io.root_file import open_root, pick_tree
+
+        with open_root(path) as file:
+            return pick_tree(file, path, kind, options.tree).n_entries
+    return None
+
+
+def read_events(
+    paths: str | Path | Sequence[str | Path],
+    *,
+    kind: Kind | None = None,
+    options: ReadOptions | None = None,
+    bad: BadEvents | None = None,
+) -> EventSet:
+    """Read one or several files into one EventSet; see :func:`stream_events`."""
+    files = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    check_distinct_names(files)
+    bad = bad or BadEvents()
+    return concatenate_events(
+        [chunk for file in files for chunk in stream_events(file, kind=kind, options=options, bad=bad)]
+    )
+
+
+def check_is_file(path: Path) -> None:
+    """Say clearly what else a path is."""
+    if path.is_dir():
+        raise BadDataError("is a folder; give the files in it", path=path)
+    if not path.exists():
+        raise BadDataError("no such file", path=path)
+    if not path.is_file():
+        raise BadDataError("is not a regular file; write what it gives to disk first", path=path)
+
+
+def check_distinct_names(paths: Sequence[str | Path]) -> None:
+    """Refuse files of one name: an event is known by the name of its file and its row."""
+    seen: dict[str, Path] = {}
+    for path in map(Path, paths):
+        if path.name in seen:
+            raise UsageError(
+                f"{seen[path.name]} and {path} have the same name, so their events could not be told apart; rename one"
+            )
+        seen[path.name] = path
+
+
+def detect_kind(path: Path) -> Kind:
+    """Tell from its content what a file is."""
+    check_is_file(path)
+    with path.open("rb") as file:
+        magic = file.read(8)
+    if not magic:
+        raise BadDataError("the file is empty", path=path)
+    if magic.startswith(b"PAR1"):
+        return "parquet"
+    if magic.startswith(b"root"):
+        from unmask.io.root_objects import detect_root_kind
+
+        return detect_root_kind(path)
+    if magic.startswith((b"\x89HDF", b"PK\x03\x04")):
+        return "fixed"
+    return _detect_text_kind(path)
+
+
+def _detect_text_kind(path: Path) -> Kind:
+    source = Source(path, ReadOptions(), BadEvents())
+    try:
+        with open_text(source) as stream:
+            head = stream.read(1 << 16)
+    except (OSError, EOFError, zlib.error) as error:
+        raise damaged(source, error) from None
+    if not head:
+        raise source.error("the file is empty")
+    if b"\0" in head:
+        raise source.error(f"not a file of a known kind: it begins with {head[:8]!r}; accepted: {', '.join(KINDS)}")
+    first_line = next((line for line in head.splitlines() if line.strip()), b"")
+    # A Dark Machines object is a comma-separated group between semicolons; the fixed layout has one separator.
+    has_both = b";" in first_line and b"," in first_line
+    n_fields = max(first_line.count(b";"), first_line.count(b",")) + 1
+    return "fixed" if not has_both and n_fields > 60 else "darkmachines"
+
+
+def _reader(kind: str) -> Reader:
+    if kind not in _MODULES:
+        raise UsageError(f"unknown kind of file {kind!r}; {nearest(kind, KINDS)}")
+    reader: Reader = import_module(f"unmask.io.{_MODULES[kind]}").stream
+    return reader

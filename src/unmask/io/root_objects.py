@@ -1,0 +1,204 @@
+"""What the readers of ROOT files share: from the branches of a tree to the selected objects of its events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unmask.errors import UsageError
+from unmask.events.build import FLAT_COLUMNS, FlatEvents
+from unmask.events.event_set import Names
+from unmask.events.objects import Unit
+from unmask.io.root_file import Entries, detect_root_kind, open_root, pick_tree
+from unmask.io.selections import (
+    OBJECT_KINDS,
+    ObjectKind,
+    ObjectSelection,
+    RootKind,
+    SelectionTable,
+    selection_table,
+)
+from unmask.io.source import Chunk, Source, to_mev
+
+__all__ = ["Derived", "FloatArray", "Layout", "Objects", "detect_root_kind", "select_objects", "stream_root"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+#: Masses in MeV. Files round that of a light particle, or leave it out; jets bring their own.
+_MASS_MEV = {"electron": 0.511, "muon": 105.66, "photon": 0.0}
+#: Tag of a particle of charge -1; the antiparticle has the next one.
+_LEPTON_TAGS = {"electron": 3, "muon": 5}
+_JET_TAG, _B_JET_TAG, _PHOTON_TAG = 1, 2, 7
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A quantity of an object that the file does not hold as such, one value an object."""
+
+    needs: str
+    compute: Callable[[Entries], npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a format keeps what we read.
+
+    Attributes
+    ----------
+    prefixes : what stands before the name of a column, ``{"jet": "Jet_", ...}``.
+    columns : names of pt, eta, phi, mass and charge.
+    weight : branch of the event weight; weights are 1 where it is missing.
+    met : magnitude and azimuth of the missing transverse energy of some entries.
+    derived : quantities for the selection beyond the plain branches.
+    min_b_score : a b-tagger's score below this, or NaN, means that it was not run on the jet.
+    """
+
+    kind: RootKind
+    unit: Unit
+    prefixes: Mapping[ObjectKind, str]
+    columns: Mapping[str, str]
+    event_id: str
+    weight: str
+    met: Callable[[Entries, SelectionTable], tuple[FloatArray, FloatArray]]
+    derived: Mapping[tuple[ObjectKind, str], Derived] = field(default_factory=dict)
+    b_tag_is_bits: bool = False
+    min_b_score: float = -np.inf
+    isolation_is_absolute: bool = False
+
+
+@dataclass(frozen=True)
+class Objects:
+    """Objects of one kind of many events, flat; ``event`` is the index of the event, rising."""
+
+    event: IntArray
+    tag: npt.NDArray[np.uint8]
+    energy_mev: FloatArray
+    pt_mev: FloatArray
+    eta: FloatArray
+    phi: FloatArray
+
+    def keep(self, is_kept: npt.NDArray[np.bool_]) -> Objects:
+        return Objects(**{name: getattr(self, name)[is_kept] for name in ("event", *FLAT_COLUMNS)})
+
+
+def stream_root(source: Source, layout: Layout) -> Iterator[Chunk]:
+    """Yield the events of a file, ``chunk_events`` entries at a time.
+
+    Raises
+    ------
+    BadDataError
+        If the file is damaged, holds no tree of this format or lacks a branch.
+    UsageError
+        If the options do not fit the file.
+    """
+    if source.options.unit not in (None, layout.unit):
+        raise UsageError(f"{source.path}: unit {source.options.unit}; {layout.kind} files are in {layout.unit}, always")
+    table = selection_table(layout.kind, source.options.selection)
+    with open_root(source.path) as file:
+        tree = pick_tree(file, source.path, layout.kind, source.options.tree)
+        first, last = source.options.entries or (0, tree.n_entries)
+        last = min(last, tree.n_entries)
+        for start in range(first, last, source.options.chunk_events):
+            entries = Entries(tree, start, min(start + source.options.chunk_events, last))
+            # Numbers that are not finite stay as they are, for the checks to find.
+            with np.errstate(all="ignore"):
+                events = _flat_events(entries, layout, table, source.default_process)
+            source.progress((entries.stop - first) / (last - first))
+            yield Chunk(events, lambda index, row=events.row: f"entry {row[index]}")  # type: ignore[misc]
+
+
+def select_objects(entries: Entries, layout: Layout, table: SelectionTable) -> dict[ObjectKind, Objects]:
+    """Read the objects of some entries and keep those that the table asks for."""
+    selected: dict[ObjectKind, Objects] = {}
+    for kind in OBJECT_KINDS:
+        objects = _select(entries, layout, kind, table[kind])
+        for other in selected.values():
+            objects = objects.keep(~_is_near(objects, other, table[kind].min_delta_r))
+        selected[kind] = objects
+    return selected
+
+
+def _flat_events(entries: Entries, layout: Layout, table: SelectionTable, process: str) -> FlatEvents:
+    n = len(entries)
+    objects = select_objects(entries, layout, table).values()
+    event = np.concatenate([one.event for one in objects])
+    order = np.argsort(event, kind="stable")
+    tag, energy_mev, pt_mev, eta, phi = (
+        np.concatenate([getattr(one, name) for one in objects])[order] for name in FLAT_COLUMNS
+    )
+    met, met_phi = layout.met(entries, table)
+    weight = entries.values(layout.weight) if layout.weight in entries else np.ones(n)
+    return FlatEvents(
+        row=np.arange(entries.start, entries.stop, dtype=np.int64),
+        event_id=entries.values(layout.event_id, if_empty=-1).astype(np.int64),
+        process_names=Names.constant(process, n),
+        weight=weight.astype(np.float64),
+        met_mev=to_mev(met, layout.unit),
+        met_phi=met_phi,
+        n_objects=np.bincount(event, minlength=n).astype(np.int64),
+        tag=tag,
+        energy_mev=energy_mev,
+        pt_mev=pt_mev,
+        eta=eta,
+        phi=phi,
+    )
+
+
+def _select(entries: Entries, layout: Layout, kind: ObjectKind, selection: ObjectSelection) -> Objects:
+    counts, pt = entries.lists(layout.prefixes[kind] + layout.columns["pt"])
+
+    def column(name: str) -> FloatArray:
+        derived = layout.derived.get((kind, name))
+        values = derived.compute(entries) if derived else entries.lists(layout.prefixes[kind] + name, like=counts)[1]
+        return values.astype(np.float64)
+
+    def available(limits: Mapping[str, float]) -> list[str]:
+        """The quantities that the file has; the first, to be missed by name, if it has none."""
+        derived = {name: layout.derived.get((kind, name)) for name in limits}
+        needs = {name: one.needs if one else layout.prefixes[kind] + name for name, one in derived.items()}
+        return [name for name, branch in needs.items() if branch in entries] or list(limits)[:1]
+
+    pt_mev = to_mev(pt.astype(np.float64), layout.unit)
+    eta, phi = column(layout.columns["eta"]), column(layout.columns["phi"])
+    # Written so that NaN passes: an event with one is reported, not quietly stripped of an object.
+    is_kept = ~(pt_mev <= selection.min_pt_gev * 1e3) & ~(np.abs(eta) >= selection.max_abs_eta)
+    for name in available(selection.isolation)[:1]:
+        isolation = column(name) / pt if layout.isolation_is_absolute else column(name)
+        is_kept &= isolation <= selection.isolation[name]
+    for name in available(selection.identification)[:1]:
+        is_kept &= column(name) >= selection.identification[name]
+
+    tag = np.full(len(pt), _PHOTON_TAG, np.uint8)
+    if kind in _LEPTON_TAGS:
+        tag = (_LEPTON_TAGS[kind] + (column(layout.columns["charge"]) > 0)).astype(np.uint8)
+    elif kind == "jet":
+        tag[:] = _JET_TAG
+        is_open = np.ones(len(pt), np.bool_)  # no tagger has given a score yet
+        for name in available(selection.b_tag):
+            score, limit = column(name), selection.b_tag[name]
+            is_b = (score.astype(np.int64) & int(limit)) != 0 if layout.b_tag_is_bits else score > limit
+            tag[is_open & is_b] = _B_JET_TAG
+            is_open &= ~(score >= layout.min_b_score)
+            if not is_open.any():
+                break
+    mass_mev = to_mev(column(layout.columns["mass"]), layout.unit) if kind == "jet" else _MASS_MEV[kind]
+    energy_mev = np.hypot(pt_mev * np.cosh(eta), np.maximum(mass_mev, 0))
+    event = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+    return Objects(event, tag, energy_mev, pt_mev, eta, phi).keep(is_kept)
+
+
+def _is_near(objects: Objects, others: Objects, delta_r: float) -> npt.NDArray[np.bool_]:
+    """Whether each object has one of the others of its event within ``delta_r``."""
+    first = np.searchsorted(others.event, objects.event, side="left")
+    last = np.searchsorted(others.event, objects.event, side="right")
+    n_pairs = last - first
+    one = np.repeat(np.arange(len(first)), n_pairs)
+    other = np.arange(len(one)) - np.repeat(np.cumsum(n_pairs) - n_pairs, n_pairs) + first[one]
+    delta_phi = (objects.phi[one] - others.phi[other] + np.pi) % (2 * np.pi) - np.pi
+    is_near = np.hypot(objects.eta[one] - others.eta[other], delta_phi) < delta_r
+    return np.bincount(one[is_near], minlength=len(first)) > 0

@@ -1,0 +1,33 @@
+"""The events that ship with the package."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal, get_args
+
+from unmask.errors import UsageError, nearest
+from unmask.events.event_set import EventSet
+from unmask.io.read import read_events
+
+Study = Literal["four-top", "gluino"]
+STUDIES: tuple[Study, ...] = get_args(Study)
+#: A detector trained on the training share of the gluino sample.
+MODEL = "gluino-model"
+
+
+def load_sample(study: Study) -> EventSet:
+    """Load a small labelled sample of one of the two studies; see the README beside the files for its origin.
+
+    >>> load_sample("four-top")
+    EventSet: 17,000 events (3,400 signal, 13,600 background)
+    ...
+    """
+    return read_events(sample_path(study))
+
+
+def sample_path(name: str) -> Path:
+    """Where something that ships with the package is: the events of a study, or the model ``gluino-model``."""
+    if name not in (known := (*STUDIES, MODEL, f"{MODEL}/tokenizer")):
+        raise UsageError(f"there is no sample {name!r}; {nearest(name, known)}")
+    return Path(str(files("unmask"))) / "sample" / (f"{name}.parquet" if name in STUDIES else name)

@@ -1,0 +1,147 @@
+"""What a report is made from: scores files, where they came from, and the explanations beside them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unmask.artifacts import MANIFEST, Json, sha256_of_file
+from unmask.errors import BadDataError, UsageError
+from unmask.scores.explanations import Explanations, explained_path, read_explanations
+from unmask.scores.score_table import SCORES_TABLE, Scores, read_scores
+from unmask.tables import METADATA_KEY, open_table, parts_in, table_files
+
+
+@dataclass(frozen=True)
+class Run:
+    """The scores of one detector, under a name that no other of the report has, and its explained events, if any.
+
+    ``detector`` is what can be known of it: its kind, settings, what it was fitted on, and its parts.
+    """
+
+    name: str
+    path: Path
+    scores: Scores
+    provenance: dict[str, Json]
+    detector: dict[str, Json]
+    explanations: Explanations | None
+
+
+def read_runs(paths: Iterable[str | Path]) -> list[Run]:
+    """Read scores files, and all scores files in folders (of a study: in its ``scores``), with their explanations.
+
+    Raises
+    ------
+    UsageError
+        If there are no scores, or the same file twice.
+    BadDataError
+        If scores are not finite, or explanations are not of the scores beside them.
+    """
+    files = [file for path in paths for file in _scores_files(Path(path))]
+    if not files:
+        raise UsageError("no scores to report on; give scores files, or folders that hold some")
+    resolved = Counter(file.resolve() for file in files)
+    repeated = [str(file) for file in resolved if resolved[file] > 1]
+    if repeated:
+        raise UsageError(f"{repeated[0]} is given twice")
+    return [_read_run(file, name) for file, name in zip(files, _names(files), strict=True)]
+
+
+def _scores_files(path: Path) -> list[Path]:
+    if not path.is_dir() or parts_in(path):  # a file, or a folder of the parts of one table
+        return [path]
+    if (path / "scores").is_dir():
+        return _scores_files(path / "scores")
+    found = [file for file in sorted(path.glob("*.parquet")) if _holds_scores(file)]
+    if not found:
+        raise UsageError(f"{path}: holds no scores files (*.parquet)")
+    return found
+
+
+def _holds_scores(file: Path) -> bool:
+    """Whether a Parquet file is one of scores; a damaged one counts, so that reading it says what is wrong."""
+    try:
+        facts = json.loads((pq.read_schema(file).metadata or {}).get(METADATA_KEY, b"{}"))
+    except (pa.ArrowException, ValueError):
+        return True
+    return bool(facts.get("kind") == SCORES_TABLE.name)
+
+
+def _names(files: list[Path]) -> list[str]:
+    """The shortest ends of the paths that tell the files apart.
+
+    >>> _names([Path("a/scores.parquet"), Path("b/scores.parquet")])
+    ['a/scores', 'b/scores']
+    """
+    parts = [file.resolve().with_name(file.name.removesuffix(".parquet")).parts for file in files]
+    names = [file.name for file in files]
+    for n in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(part[-n:]) for part in parts]
+        if len(set(names)) == len(names):
+            break
+    return names
+
+
+def _read_run(path: Path, name: str) -> Run:
+    scores = read_scores(path)
+    n_bad = np.count_nonzero(~np.isfinite(scores.score))
+    if n_bad:
+        raise BadDataError(f"{n_bad:,} of {len(scores):,} scores are NaN or infinite", path=path)
+    with open_table(table_files(path)[0], SCORES_TABLE) as (_, facts):
+        provenance = facts.get("provenance") or {}
+    detector = _saved_detector(path, provenance.get("model"))
+    explained = explained_path(path)
+    if not explained.is_file():
+        return Run(name, path, scores, provenance, detector, None)
+    explanations = read_explanations(explained)
+    detector = detector or explanations.detector
+    if not explanations.events:
+        return Run(name, path, scores, provenance, detector, None)
+    _check_same_scores(scores, explanations, explained)
+    return Run(name, path, scores, provenance, detector, explanations)
+
+
+def _saved_detector(scores: Path, digest: Json) -> dict[str, Json]:
+    """What the manifests say of the model that gave the scores: its folder is looked for where it often is.
+
+    That is beside the scores, beside their folder, and in the ``models`` of a study.
+    """
+    folder = scores.resolve().parent
+    for near in (folder, folder.parent, folder.parent / "models"):
+        for path in sorted(near.glob(f"*/{MANIFEST}")):
+            with suppress(OSError):  # what may not be read is somebody else's
+                if sha256_of_file(path) == digest:
+                    return _read_manifests(path)
+    return {}
+
+
+def _read_manifests(path: Path) -> dict[str, Json]:
+    """Kind and settings of a model and, by the names of their folders, of its parts."""
+    manifest = json.loads(path.read_text())
+    parts = {Path(file).parent.as_posix(): path.parent / file for file in manifest["files"] if file.endswith(MANIFEST)}
+    contents = {name: json.loads(part.read_text()) for name, part in parts.items()}
+    return {
+        **{key: manifest[key] for key in ("kind", "settings")},
+        **{name: {key: part[key] for key in ("kind", "settings")} for name, part in contents.items()},
+        "fitted_on": manifest["provenance"].get("fitted_on"),
+    }
+
+
+def _check_same_scores(scores: Scores, explanations: Explanations, path: Path) -> None:
+    """Refuse explanations that stayed behind when the scores beside them were written again."""
+    candidates = np.flatnonzero(np.isin(scores.row, [event.row for event in explanations.events]))
+    files = scores.file_names
+    known = {(files.words[files.code[i]], int(scores.row[i])): float(scores.score[i]) for i in candidates}
+    is_same = all(known.get((event.file, event.row)) == event.score for event in explanations.events)
+    if not is_same or explanations.n_scored != len(scores):
+        raise BadDataError(
+            "explains other scores than those beside it; run unmask score with --explain again, or remove it", path=path
+        )

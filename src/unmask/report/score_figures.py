@@ -1,0 +1,216 @@
+"""What scores say, as figures: ROC curves, significance improvement, and how the scores are distributed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from unmask.evaluation.intervals import Estimate
+from unmask.evaluation.metrics import roc_auc
+from unmask.evaluation.overlap import overlap_area, score_bins
+from unmask.evaluation.roc import Roc, highest_at, max_sic, roc_band, roc_curve
+from unmask.events.event_set import SIGNAL
+from unmask.report.style import (
+    BACKGROUND_COLOUR,
+    FORMATS,
+    SIGNAL_COLOUR,
+    Drawing,
+    Style,
+    legend_below,
+    line_styles,
+    name_simulation,
+    new_figure,
+)
+from unmask.scores.score_table import Scores
+
+FloatArray = npt.NDArray[np.float64]
+#: Score, whether it is signal, and weight of each event; None for equal weights.
+ScoredEvents = tuple[FloatArray, npt.NDArray[np.bool_], FloatArray | None]
+
+_N_POINTS = 120
+
+
+@dataclass(frozen=True, eq=False)
+class RocWithBand:
+    """The ROC curve of one detector, as it is drawn.
+
+    Attributes
+    ----------
+    roc : all points of the curve.
+    auc : area under it.
+    background_efficiency : (n_points,), where the curve is drawn: dense on linear and logarithmic scales, from the
+        first point that enough background events support (see :attr:`Roc.is_supported`) to 1.
+    signal_efficiency, low, high : (n_points,), the curve and its 95 % interval there.
+    """
+
+    roc: Roc
+    auc: Estimate
+    background_efficiency: FloatArray
+    signal_efficiency: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    @classmethod
+    def of(cls, score: FloatArray, is_signal: npt.NDArray[np.bool_], weight: FloatArray | None = None) -> RocWithBand:
+        """Measure it from events.
+
+        Raises
+        ------
+        BadDataError, UsageError
+            As :func:`roc_curve`: with negative weights there is no curve.
+        """
+        roc = roc_curve(score, is_signal, weight)
+        least = float(roc.background_efficiency[roc.is_supported].min(initial=1.0))
+        # Straight lines between the few points of a discrete score are curves on a logarithmic scale.
+        at = np.union1d(np.geomspace(least, 1, _N_POINTS), np.linspace(least, 1, _N_POINTS))
+        signal_efficiency = highest_at(at, roc.background_efficiency, roc.signal_efficiency)
+        low, high = roc_band(roc, background_efficiency=at)
+        # Where no signal is left below the threshold, replicas still allow for some.
+        low, high = np.minimum(low, signal_efficiency), np.maximum(high, signal_efficiency)
+        return cls(roc, roc_auc(score, is_signal, weight), at, signal_efficiency, low, high)
+
+
+def draw_roc(curves: Mapping[str, RocWithBand], *, style: Style = "plain") -> Drawing:
+    """Draw ROC curves with 95 % bands, by the names of detectors, at linear and logarithmic background efficiency.
+
+    On the logarithmic scale they begin where ten background events (effective) are above the threshold.
+    """
+    with new_figure(1, 2, (8, 4 + 0.15 * len(curves)), style=style, sharey=True) as (drawing, axes):
+        linear, logarithmic = axes[0]
+        for (name, curve), line in zip(curves.items(), line_styles(), strict=False):
+            x, y = curve.background_efficiency, curve.signal_efficiency
+            for axis in (linear, logarithmic):
+                axis.fill_between(x, curve.low, curve.high, color=line["color"], alpha=0.25, linewidth=0)
+            logarithmic.plot(x, y, **line)
+            is_start = curve.roc.background_efficiency < x[0]
+            linear.plot(
+                np.append(curve.roc.background_efficiency[is_start], x),
+                np.append(curve.roc.signal_efficiency[is_start], y),
+                **line,
+                label=f"{name}: AUC {curve.auc.value:.3f} [{curve.auc.low:.3f}, {curve.auc.high:.3f}]",
+            )
+        least = min(curve.background_efficiency[0] for curve in curves.values())
+        least = min(least, 0.1)  # with too few events for any curve, an empty panel
+        diagonal = np.geomspace(least, 1, _N_POINTS)
+        linear.plot([0, 1], [0, 1], color="0.5", linewidth=0.8, label="no separation")
+        logarithmic.plot(diagonal, diagonal, color="0.5", linewidth=0.8)
+        linear.set(xlabel="background efficiency", ylabel="signal efficiency", xlim=(0, 1), ylim=(0, 1))
+        logarithmic.set(xlabel="background efficiency", xscale="log", xlim=(least, 1))
+        name_simulation(drawing, logarithmic)
+        legend_below(drawing.figure, linear)
+    return drawing
+
+
+def draw_significance_improvement(curves: Mapping[str, RocWithBand], *, style: Style = "plain") -> Drawing:
+    """Draw eps_S / sqrt(eps_B) with 95 % bands, from where ten background events (effective) support it."""
+    with new_figure(1, 1, (5.5, 4 + 0.15 * len(curves)), style=style) as (drawing, axes):
+        axis = axes[0, 0]
+        for (name, curve), line in zip(curves.items(), line_styles(), strict=False):
+            root = np.sqrt(curve.background_efficiency)
+            # Both ends of the band belong to the same background efficiency: they move along both axes.
+            across = np.concatenate([curve.low, curve.high[::-1]])
+            along = np.concatenate([curve.low / root, (curve.high / root)[::-1]])
+            axis.fill(across, along, color=line["color"], alpha=0.25, linewidth=0)
+            best = max_sic(curve.roc)
+            largest = "too few background events" if best is None else f"max {best[0]:.2f}"
+            axis.plot(curve.signal_efficiency, curve.signal_efficiency / root, **line, label=f"{name}: {largest}")
+        diagonal = np.linspace(0, 1, _N_POINTS)
+        axis.plot(diagonal, np.sqrt(diagonal), color="0.5", linewidth=0.8, label="no separation")
+        axis.set(xlabel="signal efficiency", xlim=(0, 1), ylim=(0, None))
+        axis.set_ylabel("significance improvement:\nsignal efficiency / sqrt(background efficiency)")
+        name_simulation(drawing, axis)
+        legend_below(drawing.figure, axis)
+    return drawing
+
+
+def draw_score_histogram(
+    score: FloatArray,
+    is_signal: npt.NDArray[np.bool_],
+    weight: FloatArray | None = None,
+    *,
+    name: str = "",
+    style: Style = "plain",
+) -> Drawing:
+    """Draw the scores of signal and background, their overlap, and the threshold of maximal TPR - FPR.
+
+    Each class adds up to 1 in 100 equal bins. The shares are drawn on a logarithmic axis if most of the filled bins
+    would be too low to be seen.
+    """
+    roc = roc_curve(score, is_signal, weight)
+    threshold = roc.threshold[1:][np.argmax((roc.signal_efficiency - roc.background_efficiency)[1:])]
+    overlap = overlap_area(roc).value
+    edges, point = score_bins(roc)
+    background, signal = (-np.diff(above[point]) for above in (roc.background_efficiency, roc.signal_efficiency))
+    with new_figure(1, 1, (5.5, 4), style=style) as (drawing, axes):
+        axis = axes[0, 0]
+        for shares, of, colour, look in (
+            (background, "background", BACKGROUND_COLOUR, {"fill": True, "alpha": 0.5}),
+            (signal, "signal", SIGNAL_COLOUR, {"linewidth": 1.4}),
+        ):
+            n_events = np.count_nonzero(is_signal == (of == "signal"))
+            axis.stairs(shares, edges, color=colour, **look, label=f"{of} ({n_events:,} events)")
+        hatched = {"fill": True, "facecolor": "none", "edgecolor": "0.2", "hatch": "////", "linewidth": 0}
+        axis.stairs(np.minimum(background, signal), edges, **hatched, label=f"overlap area {overlap:.3f}")
+        axis.axvline(threshold, color="0.1", linestyle="--", label=f"threshold {threshold:.4g} (largest TPR - FPR)")
+        axis.set(xlabel="anomaly score", ylabel=f"share of events per {edges[1] - edges[0]:.2g}")
+        axis.set_xlim(edges[0], edges[-1])
+        shown = np.concatenate([background[background > 0], signal[signal > 0]])
+        if np.median(shown) < 0.02 * shown.max():
+            axis.set_yscale("log")
+        else:
+            axis.set_ylim(0, 1.08 * shown.max())
+        axis.set_title(name, loc="left")
+        name_simulation(drawing, axis)
+        legend_below(drawing.figure, axis)
+    return drawing
+
+
+def _score_figures(scores: Mapping[str, ScoredEvents], style: Style) -> Iterator[tuple[str, str, Drawing]]:
+    """Draw one figure after the other: (name of its file, title, drawing)."""
+    curves = {name: RocWithBand.of(*events) for name, events in scores.items()}
+    yield "roc", "ROC curves", draw_roc(curves, style=style)
+    yield "significance-improvement", "Significance improvement", draw_significance_improvement(curves, style=style)
+    for number, (name, (score, is_signal, weight)) in enumerate(scores.items(), start=1):
+        drawing = draw_score_histogram(score, is_signal, weight, name=name, style=style)
+        # The number keeps apart names that differ only in what cannot be part of a file's name.
+        yield f"scores-{number}-{_slug(name)}".rstrip("-"), f"Scores of {name}", drawing
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def drawable(scores: Mapping[str, Scores]) -> dict[str, ScoredEvents]:
+    """Those of the scores that figures can be drawn of: with negative weights there are no efficiencies."""
+    return {name: (one.score, one.label == SIGNAL, one.weight) for name, one in scores.items() if one.weight.min() >= 0}
+
+
+def write_score_figures(
+    folder: str | Path,
+    scores: Mapping[str, ScoredEvents],
+    *,
+    style: Style = "plain",
+    formats: Sequence[str] = FORMATS,
+    progress: Callable[[float], None] = lambda _: None,
+) -> list[Path]:
+    """Write ROC, significance improvement and score histograms of detectors, by their names, and return the paths.
+
+    ``progress`` is called with the fraction done.
+    """
+    paths = []
+    for number, (name, _, drawing) in enumerate(_score_figures(scores, style), start=1):
+        paths += drawing.write(Path(folder) / name, formats)
+        progress(number / (len(scores) + 2))
+    return paths
+
+
+def score_figures_svg(
+    scores: Mapping[str, ScoredEvents], *, style: Style = "plain", prefix: str = ""
+) -> dict[str, str]:
+    """Give the figures of :func:`write_score_figures` as SVG elements by title; ids begin with ``prefix``."""
+    return {title: drawing.svg(f"{prefix}{name}", title) for name, title, drawing in _score_figures(scores, style)}

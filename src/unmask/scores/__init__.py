@@ -1,0 +1,1 @@
+"""What detectors leave behind; loads without torch."""

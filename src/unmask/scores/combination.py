@@ -1,0 +1,80 @@
+"""Several scores of the same events as one: their p-values in background, combined by a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from unmask.errors import BadDataError, UsageError, nearest
+from unmask.evaluation.comparison import align, select
+from unmask.events.event_set import BACKGROUND, SIGNAL
+from unmask.scores.p_values import COMBINE, BackgroundTail, Rule
+from unmask.scores.score_table import Scores
+
+#: Fraction of background events that may be training or tested events; more is a mix-up of files.
+_MAX_KNOWN = 0.01
+
+
+def combine(
+    scores: Mapping[str, Scores], background: Mapping[str, Scores] | None = None, *, rule: Rule = "product"
+) -> Scores:
+    """Combine scores of the same events; each becomes minus the logarithm of its p-value first.
+
+    Parameters
+    ----------
+    scores
+        Two or more, by names for messages.
+    background
+        For each of them, in the same order, scores by the same detector of background events that are neither training
+        events nor among ``scores``. Without it about half of the events labelled background calibrate; they are left
+        out of the result.
+    rule
+        "average" of the p-values; "and": the largest, so that all scores must be high; "or": the smallest, so that one
+        is enough; "product" (Fisher's).
+    """
+    if rule not in COMBINE:
+        raise UsageError(f"unknown rule {rule!r}; {nearest(rule, COMBINE)}")
+    if len(scores) < 2 or len(background or scores) != len(scores):
+        raise UsageError(
+            f"{len(scores)} scores and {len(background or {})} background scores; expected two or more scores, and "
+            "background scores for all or for none"
+        )
+    first, reference = next(iter(scores.items()))
+    aligned = [
+        reference if one is reference else align(one, reference, name=name, reference_name=first)
+        for name, one in scores.items()
+    ]
+    if not background:
+        is_even = reference.event_key >> 40 & 1 == 0  # the key of an event is a random number
+        calibrates = (reference.label == BACKGROUND) & is_even
+        background = {name: select(one, calibrates) for name, one in zip(scores, aligned, strict=True)}
+        aligned = [select(one, ~calibrates) for one in aligned]
+    tails = [_tail(name, each, one) for (name, each), one in zip(background.items(), aligned, strict=True)]
+    minus_log_p = np.stack([tail.minus_log_p_of(one.score) for tail, one in zip(tails, aligned, strict=True)])
+    known = [one.was_trained_on for one in aligned if one.was_trained_on is not None]
+    trained_on = np.logical_or.reduce(known) if known else None
+    return replace(aligned[0], score=COMBINE[rule](minus_log_p), token_loss=None, was_trained_on=trained_on)
+
+
+def _tail(name: str, background: Scores, scores: Scores) -> BackgroundTail:
+    """The p-values of one detector, from background that it was not trained on and that is not scored."""
+    n = len(background)
+    if not n:
+        raise UsageError(f"{name}: no background events for p-values; give scores of some with --background")
+    if (background.label == SIGNAL).any():
+        raise UsageError(f"{name}: some events are labelled signal; p-values need background events alone")
+    if not np.isfinite(background.score).all() or not np.isfinite(scores.score).all():
+        raise BadDataError(f"{name}: some scores are NaN or infinite")
+    # Without a file name, as in files that unmask did not write, a row says nothing of what the event is.
+    has_file = np.array([word != "" for word in background.file_names.words])[background.file_names.code]
+    trained_on = np.zeros(n, np.bool_) if background.was_trained_on is None else background.was_trained_on
+    tested = has_file & np.isin(background.event_key, scores.event_key)
+    for n_known, what in ((trained_on.sum(), "training events of the detector"), (tested.sum(), "also scored")):
+        if n_known > _MAX_KNOWN * n:
+            raise UsageError(
+                f"{name}: {n_known:,} of {n:,} background events are {what}; p-values need others, such as validation "
+                "events"
+            )
+    return BackgroundTail.of(background.score)

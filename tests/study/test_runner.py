@@ -1,0 +1,407 @@
+"""A whole study on files of one's own, through the Python interface."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unmask import EventSet, load_sample, read_events, write_events
+from unmask.detectors import load_detector
+from unmask.detectors.network import NetworkDetector
+from unmask.errors import BadDataError, UsageError
+from unmask.evaluation import evaluate as evaluation
+from unmask.evaluation.metrics import Metrics, measure_ranked
+from unmask.evaluation.ranked_scores import RankedScores
+from unmask.events.event_set import concatenate_events
+from unmask.report.style import Style
+from unmask.scores.calibration import FLAGGED_TABLE, Calibration
+from unmask.scores.explanations import read_explanations
+from unmask.scores.score_table import read_scores
+from unmask.study import run as runner
+from unmask.study.configurations import DEFAULT, choose_configurations, load_study
+from unmask.study.data import EventFiles, EventReader
+from unmask.study.run import StudyRun
+from unmask.study.stages import Stage, StudyReporter, plan
+from unmask.tables import open_table
+
+TINY = {"hidden": 16, "n_layers": 1, "n_heads": 2, "tokenizer": {"n_bins": 2}, "training": {"max_epochs": 2}}
+
+
+@dataclass
+class Listener(StudyReporter):
+    """Remembers what was done and said."""
+
+    done: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def stage_started(self, stage: Stage, number: int, n_stages: int) -> None:
+        self.done.append(stage.name)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files without labels: background, two signals whose processes have the same name, a third, and data."""
+    folder = tmp_path_factory.mktemp("files")
+    gluino, four_top = load_sample("gluino"), load_sample("four-top")
+    background = gluino[gluino.label == 0]
+    background = background[np.random.default_rng(1).permutation(len(background))[:4000]].with_label(-1)
+    signals = gluino[gluino.label == 1].with_label(-1)
+    write_events(folder / "background.parquet", background[:3000])
+    write_events(folder / "data.parquet", background[3000:])
+    write_events(folder / "light.parquet", signals[:300])
+    write_events(folder / "heavy.parquet", signals[300:600])
+    write_events(folder / "tops.parquet", four_top[four_top.label == 1][:300].with_label(-1))
+    return folder
+
+
+def new_run(
+    out: Path,
+    files: EventFiles,
+    *,
+    only: Sequence[str] = ("masked-token",),
+    changes: dict[str, object] = TINY,
+    seed: int = 1,
+    style: Style = "plain",
+) -> tuple[StudyRun, Listener]:
+    study, listener = load_study(DEFAULT), Listener()
+    chosen = choose_configurations(study, only, changes=changes, seed=seed, device="cpu")
+    return StudyRun(out, study, chosen, files, seed, "cpu", listener, style), listener
+
+
+@pytest.fixture(scope="module")
+def many_signals(files: Path) -> EventFiles:
+    return EventFiles(
+        background=(files / "background.parquet",),
+        signal=(files / "light.parquet", files / "heavy.parquet"),
+        data=(files / "data.parquet",),
+    )
+
+
+@pytest.fixture(scope="module")
+def out(many_signals: EventFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("studies") / "mine"
+    run, listener = new_run(out, many_signals)
+    run.run()
+    assert listener.done == [stage.name for stage in run.stages]
+    return out
+
+
+def times(out: Path) -> dict[str, int]:
+    files = [path for path in out.rglob("*") if path.is_file() and path.name != "study.json"]
+    return {str(path.relative_to(out)): path.stat().st_mtime_ns for path in files}
+
+
+def test_scores_are_of_test_events_that_were_not_trained_on(out: Path, files: Path) -> None:
+    scores = read_scores(out / "scores" / "masked-token.parquet")
+    background = read_events(out / "events" / "test.parquet")
+    assert len(scores) == len(background) + 600
+    assert scores.was_trained_on is not None
+    assert not scores.was_trained_on.any()
+    splits = [read_events(out / "events" / f"{name}.parquet") for name in ("train", "validation", "test")]
+    assert [len(split) for split in splits] == [pytest.approx(3000 * share, abs=12) for share in (0.8, 0.1, 0.1)]
+    assert sum(map(len, splits)) == 3000
+    assert all((split.label == 0).all() for split in splits)
+
+
+def test_one_model_stands_against_each_signal(out: Path) -> None:
+    metrics = json.loads((out / "results" / "metrics.json").read_text())
+    assert metrics["signals"] == {"light": 300, "heavy": 300}  # both files say gluino_1000_1: told apart by file
+    assert {row["signal"] for row in metrics["rows"] if row["name"] == "masked-token"} == {
+        "all signal",
+        "light",
+        "heavy",
+    }
+    summary = (out / "results" / "summary.md").read_text()
+    assert "One background model against each signal" in summary
+    assert "| light  | 300" in summary
+    assert "trivial four (Fisher)" in summary
+    latex = (out / "results" / "summary.tex").read_text()
+    assert r"masked-token & $0." in latex
+    assert latex.count(r"\begin{tabular}") == 3
+
+
+def test_the_tables_say_what_the_training_cost(out: Path) -> None:
+    costs = (out / "results" / "summary.md").read_text().split("## Cost of the trainings")[1]
+    (model,) = (path for path in (out / "models").iterdir() if path.suffix != ".run")
+    (line,) = [line for line in costs.splitlines() if line.startswith(f"| {model.name} ")]
+    parameters, epochs, seconds = (int(cell.replace(",", "")) for cell in line.strip("| ").split("|")[1:])
+    detector = load_detector(model)
+    assert isinstance(detector, NetworkDetector)
+    assert (parameters, epochs) == (detector.n_parameters, 2)
+    assert seconds == pytest.approx(sum(record.seconds for record in detector.history_), abs=0.51)
+
+
+def test_curves_are_those_of_the_model_whatever_was_logged(out: Path, many_signals: EventFiles, tmp_path: Path) -> None:
+    out = shutil.copytree(out, tmp_path / out.name)
+    run, _ = new_run(out, many_signals)
+    (figures,) = (stage for stage in run.stages if stage.name == "figures masked-token")
+    drawn, log = out / "figures" / "masked-token" / "training.svg", out / "models" / "masked-token.run" / "log.jsonl"
+    before = drawn.read_text()
+    log.write_text(log.read_text().splitlines()[0] + "\n")
+    figures.make()
+    assert drawn.read_text() == before
+    log.unlink()
+    figures.make()
+    assert drawn.read_text() == before
+
+
+def test_everything_is_there_to_be_looked_at(out: Path) -> None:
+    figures = {path.name for path in (out / "figures" / "masked-token").iterdir()}
+    assert {f"{name}.pdf" for name in ("training", "token-occurrence", "type-losses", "code-usage")} <= figures
+    assert {"roc.png", "significance-improvement.svg"} <= {
+        path.name for path in (out / "results" / "figures").iterdir()
+    }
+    report = (out / "report.html").read_text()
+    explained = read_explanations(out / "scores" / "masked-token.explained.json")
+    assert len(explained.events) == 50
+    assert all(str(event.event_id) in report for event in explained.events)
+    assert "masked-token: token occurrence" in report
+    assert "One background model against each signal" in report
+    assert 'id="study-1-training"' in report
+    assert '<th scope="row">settings training seed</th><td>1</td>' in report
+    assert '<th scope="row">tokenizer settings n_bins' in report
+
+
+def test_data_are_searched_with_a_threshold_from_validation_events(out: Path) -> None:
+    calibration = Calibration.load(out / "calibrations" / "masked-token")
+    assert calibration.wanted == 0.1  # 300 validation events are too few for 1 %
+    data = read_scores(out / "scores" / "masked-token-data.parquet")
+    assert (data.label == -1).all()
+    with open_table(out / "flagged" / "masked-token.parquet", FLAGGED_TABLE) as (table, _):
+        flagged = table.read()
+    assert len(flagged) == np.count_nonzero(data.score >= calibration.threshold) > 0
+    assert max(flagged["p_value"].to_pylist()) <= 0.1
+    assert "masked-token-data" in (out / "report.html").read_text()
+
+
+def test_a_second_call_does_nothing(out: Path, many_signals: EventFiles) -> None:
+    before = times(out)
+    run, listener = new_run(out, many_signals)
+    assert run.run() == []
+    assert listener.done == []
+    assert times(out) == before
+
+
+def test_only_what_is_missing_or_changed_is_done_again(
+    out: Path, many_signals: EventFiles, files: Path, tmp_path: Path
+) -> None:
+    out = shutil.copytree(out, tmp_path / out.name)
+
+    def to_do(run: StudyRun) -> list[str]:
+        return [each.stage.name for each in plan(run.stages, run.ledger) if each.why]
+
+    assert to_do(new_run(out, many_signals)[0]) == []
+    (out / "scores" / "masked-token.parquet").unlink()
+    assert to_do(new_run(out, many_signals)[0]) == ["scores masked-token", "results", "report"]
+    # Another signal: nothing is trained again.
+    more = replace(many_signals, signal=(*many_signals.signal, files / "tops.parquet"))
+    of_signal = ["signal", "scores masked-token", "figures masked-token", "results", "report"]
+    assert to_do(new_run(out, more)[0]) == of_signal
+    # Another setting of the detector: the tokenizer stays.
+    run, listener = new_run(out, more, changes=TINY | {"dropout": 0.1})
+    run.run()
+    names = ("detector", "scores", "calibration", "search", "figures")
+    assert listener.done == ["signal", *(f"{name} masked-token" for name in names), "results", "report"]
+    assert set(json.loads((out / "results" / "metrics.json").read_text())["signals"]) == {"light", "heavy", "tttt"}
+    assert to_do(run) == []
+
+
+def test_a_changed_style_draws_again_and_does_no_more(out: Path, many_signals: EventFiles, tmp_path: Path) -> None:
+    out = shutil.copytree(out, tmp_path / out.name)
+    drawn = [out / "figures" / "masked-token" / f"{name}.svg" for name in ("training", "type-losses", "code-usage")]
+    before = [path.read_text() for path in drawn]
+    run, _ = new_run(out, many_signals, style="atlas")
+    again = [each.stage for each in plan(run.stages, run.ledger) if each.why]
+    assert [stage.name for stage in again] == ["figures masked-token", "results", "report"]
+    again[0].make()
+    # The styles of the experiments have text as outlines, the plain one as text.
+    assert all("<text" in svg for svg in before)
+    assert not any("<text" in path.read_text() for path in drawn)
+
+
+def test_tables_and_report_are_of_one_evaluation(
+    out: Path, many_signals: EventFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = shutil.copytree(out, tmp_path / out.name)
+    measured: list[Metrics] = []
+
+    def measure(ranked: RankedScores, **_: float) -> Metrics:
+        measured.append(measure_ranked(ranked, n_replicas=20))
+        return measured[-1]
+
+    monkeypatch.setattr(evaluation, "measure_ranked", measure)
+    for stage in new_run(out, many_signals)[0].stages[-2:]:
+        stage.make()
+    assert len(measured) == len(json.loads((out / "results" / "metrics.json").read_text())["rows"])
+
+
+def test_what_another_version_made_is_made_again(
+    out: Path, many_signals: EventFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def to_do() -> list[str]:
+        run = new_run(out, many_signals)[0]
+        return [each.stage.name for each in plan(run.stages, run.ledger) if each.why]
+
+    monkeypatch.setattr(runner, "version", lambda _: "99.0")
+    assert to_do() == ["figures masked-token", "results", "report"]  # nothing is trained again for a new package
+    monkeypatch.undo()
+    monkeypatch.setitem(runner.VERSIONS, "calibration", 2)
+    assert to_do() == ["calibration masked-token", "search masked-token", "report"]
+    monkeypatch.setitem(runner.VERSIONS, "detector ddd", 2)
+    assert to_do() == ["calibration masked-token", "search masked-token", "report"]
+    monkeypatch.setitem(runner.VERSIONS, "detector masked-token", 2)
+    assert to_do()[:2] == ["detector masked-token", "scores masked-token"]
+
+
+@pytest.fixture
+def fisher(tmp_path: Path) -> str:
+    """A configuration that needs no training to speak of."""
+    toml = tmp_path / "fisher.toml"
+    toml.write_text('[detector]\nkind = "trivial"\n')
+    return str(toml)
+
+
+@pytest.mark.parametrize("of", ["background", "signal"])
+def test_with_negative_weights_what_can_be_measured_is_measured(
+    files: Path, tmp_path: Path, fisher: str, of: str
+) -> None:
+    for name in ("background", "light"):
+        events = read_events(files / f"{name}.parquet")
+        is_negative = (np.arange(len(events)) % 10 == 0) & (name != "light" or of == "signal")
+        write_events(tmp_path / f"{name}.parquet", replace(events, weight=np.where(is_negative, -1.0, 1.0)))
+    inputs = EventFiles(
+        (tmp_path / "background.parquet",), (tmp_path / "light.parquet",), data=(files / "data.parquet",)
+    )
+    run, listener = new_run(tmp_path / "out", inputs, only=[fisher], changes={})
+    run.run()
+    told = [note for note in listener.notes if "negative weights" in note]
+    assert told[0].startswith("warning: 300 of these 3,000 events have negative weights: besides the AUC")
+    metrics = json.loads((tmp_path / "out" / "results" / "metrics.json").read_text())
+    row = next(row for row in metrics["rows"] if row["name"] == "fisher")
+    assert row["metrics"]["auc"]["value"] > 0.7
+    assert row["metrics"]["signal_efficiency"]["0.01"] is None
+    assert 0 < Calibration.load(tmp_path / "out" / "calibrations" / "fisher").achieved.value <= 0.1
+    assert (tmp_path / "out" / "flagged" / "fisher.parquet").exists()
+    assert "neg. weights" in (tmp_path / "out" / "results" / "summary.md").read_text()
+
+
+def test_weights_that_leave_nothing_are_an_error_before_anything_is_trained(files: Path, tmp_path: Path) -> None:
+    background, light = (read_events(files / f"{name}.parquet") for name in ("background", "light"))
+    write_events(tmp_path / "nothing.parquet", replace(background, weight=-background.weight))
+    run, _ = new_run(tmp_path / "a", EventFiles((tmp_path / "nothing.parquet",)))
+    with pytest.raises(BadDataError, match="weights of the train background events do not add up to a positive number"):
+        run.run()
+    write_events(
+        tmp_path / "few.parquet", replace(background, weight=np.where(np.arange(3000) % 5 < 2, -1.0, 1.0))
+    )  # 2 in 5 against 3 in 5: 300 events say as much as 12
+    run, _ = new_run(tmp_path / "c", EventFiles((tmp_path / "few.parquet",)))
+    with pytest.raises(BadDataError, match=r"validation events count as \d+\.\d of equal weight, and 110 are needed"):
+        run.run()
+    write_events(tmp_path / "less.parquet", replace(light, weight=-light.weight))
+    run, _ = new_run(tmp_path / "b", EventFiles((files / "background.parquet",), (tmp_path / "less.parquet",)))
+    with pytest.raises(BadDataError, match="weights of the gluino_1000_1 events do not add up"):
+        run.run()
+    assert not [*tmp_path.glob("*/models")]
+
+
+def test_signal_events_that_are_given_twice_are_refused(files: Path, tmp_path: Path) -> None:
+    background, light, heavy = (files / f"{name}.parquet" for name in ("background", "light", "heavy"))
+    both = concatenate_events([read_events(heavy), read_events(light)[:40]])
+    write_events(tmp_path / "both.parquet", both)
+    for signals in ((light, tmp_path / "both.parquet"), (tmp_path / "both.parquet", light)):
+        run, _ = new_run(tmp_path / "a", EventFiles((background,), signals))
+        with pytest.raises(BadDataError, match=r"light\.parquet: 40 of 300 .* second time.*40 of them in other files"):
+            run.run()
+    write_events(tmp_path / "double.parquet", concatenate_events([read_events(heavy)] * 2))
+    run, _ = new_run(tmp_path / "b", EventFiles((background,), (tmp_path / "double.parquet",)))
+    with pytest.raises(BadDataError, match=r"double\.parquet: 300 of 600 .* second time.*all of them in this file"):
+        run.run()
+    assert not [*tmp_path.glob("*/models")]
+
+
+def test_by_default_ours_is_compared_with_the_published_method() -> None:
+    chosen = choose_configurations(load_study(DEFAULT))
+    assert {one.name: one.detector_settings()["kind"] for one in chosen} == {
+        "default": "contrast",
+        "masked-token": "masked-token",
+    }
+
+
+def test_without_signal_there_are_scores_thresholds_and_a_report(files: Path, tmp_path: Path, fisher: str) -> None:
+    run, listener = new_run(tmp_path / "out", EventFiles((files / "background.parquet",)), only=[fisher], changes={})
+    run.run()
+    assert listener.done == [
+        "background",
+        "detector fisher",
+        "scores fisher",
+        "calibration fisher",
+        "figures fisher",
+        "report",
+    ]
+    assert not (tmp_path / "out" / "results").exists()
+    assert "Scores of fisher" in (tmp_path / "out" / "report.html").read_text()
+    assert any("cannot say why" in note for note in listener.notes)
+
+
+def test_signal_among_the_files_of_a_study_and_beside_them(files: Path, tmp_path: Path) -> None:
+    sample = load_sample("gluino")[:8000]
+    write_events(tmp_path / "mixed.parquet", sample.with_label(-1))
+    inputs = EventFiles((tmp_path / "mixed.parquet",), (files / "tops.parquet",), signal_processes=("gluino_1000_1",))
+    reader = EventReader(inputs, 1, Listener())
+    reader.write_background(tmp_path)
+    reader.write_signal(tmp_path / "signal.parquet", tmp_path / "train.parquet")
+    signal = read_events(tmp_path / "signal.parquet")
+    n_gluino = int((sample.label == 1).sum())
+    assert signal.process_names.counts() == {"gluino_1000_1": n_gluino, "tttt": 300}
+    assert (signal.label == 1).all()
+    background = read_events([tmp_path / f"{name}.parquet" for name in ("train", "validation", "test")])
+    assert len(background) == len(sample) - n_gluino
+    assert "gluino_1000_1" not in background.process_names.counts()
+
+
+def test_files_that_contradict_each_other_are_refused(files: Path, tmp_path: Path) -> None:
+    background, light = files / "background.parquet", files / "light.parquet"
+    with pytest.raises(UsageError, match=r"background\.parquet is given twice"):
+        EventFiles((background,), (background,))
+    with pytest.raises(BadDataError, match=r"none\.csv: no such file"):
+        EventFiles((background,), (files / "none.csv",))
+    labelled = tmp_path / "labelled.parquet"
+    write_events(labelled, read_events(light).with_label(1))
+    with pytest.raises(UsageError, match="given as background, but 300 of 300 events are labelled signal"):
+        new_run(tmp_path / "a", EventFiles((background, labelled)))[0].run()
+    write_events(labelled, read_events(light).with_label(0))
+    with pytest.raises(UsageError, match="given as signal, but 300 of 300 events are labelled background"):
+        new_run(tmp_path / "b", EventFiles((background,), (labelled,)))[0].run()
+    # The same events under another name.
+    write_events(labelled, read_events(background).with_label(-1))
+    with pytest.raises(BadDataError, match="signal events are among the training events too"):
+        new_run(tmp_path / "c", EventFiles((background,), (labelled,)))[0].run()
+    with pytest.raises(BadDataError, match="300 background events are too few"):
+        new_run(tmp_path / "d", EventFiles((light,)))[0].run()
+    for name in "abcd":
+        assert not list((tmp_path / name).rglob("train.parquet")) or name in "bc"
+        assert not (tmp_path / name / "report.html").exists()
+
+
+def test_a_folder_of_something_else_is_left_alone(
+    files: Path, tmp_path: Path, make_events: Callable[..., EventSet]
+) -> None:
+    inputs = EventFiles((files / "background.parquet",))
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "thesis.tex").write_text("years of work")
+    for taken in (tmp_path / "thesis", tmp_path / "thesis" / "thesis.tex"):
+        with pytest.raises(UsageError, match="not the folder of a study"):
+            new_run(taken, inputs)
+    (tmp_path / "other" / "stages").mkdir(parents=True)
+    (tmp_path / "other" / "study.json").write_text('{"study": "gluino"}')
+    with pytest.raises(UsageError, match="holds a study of gluino"):
+        new_run(tmp_path / "other", inputs)

@@ -1,0 +1,121 @@
+"""Presets and the settings that users write."""
+
+from pathlib import Path
+
+import pytest
+
+from unmask.detectors import Detector
+from unmask.detectors.masked_token import MaskedTokenDetector
+from unmask.errors import BadDataError, UsageError
+from unmask.workflow.presets import load_preset, preset_names
+
+# n_codes, sequence, position, FFN, dropout, rate, clip, minimum improvement: the published tables
+PUBLISHED = {
+    "four-top-lut-456": (456, 20, "none", 1, 0.05, 5e-5, 1000, 0.001),
+    "four-top-lut-885": (885, 20, "none", 1, 0.05, 5e-5, 1000, 0.001),
+    "four-top-lut-1524": (1524, 20, "rotary", 1, 0.05, 1e-3, 1000, 0.001),
+    "four-top-vq-512": (512, 19, "none", 1, 0.05, 1e-3, 1000, 0.001),
+    "four-top-vq-850": (850, 19, "none", 1, 0.05, 1e-3, 1000, 0.001),
+    "four-top-vq-1700": (1700, 19, "rotary", 1, 0.05, 1e-3, 1000, 0.001),
+    "gluino-lut-456": (456, 20, "none", 2, 0.05, 5e-5, 5, 0.0001),
+    "gluino-lut-885": (885, 20, "none", 2, 0.05, 5e-5, 5, 0.0001),
+    "gluino-lut-1524": (1524, 20, "none", 1, 0.05, 1e-3, 5, 0.0001),
+    "gluino-vq-512": (512, 19, "sinusoidal", 1, 0.05, 1e-3, 1000, 0.0001),
+    "gluino-vq-850": (850, 19, "rotary", 1, 0.05, 1e-3, 1000, 0.0001),
+    "gluino-vq-1700": (1700, 19, "sinusoidal", 1, 0.10, 1e-3, 5, 0.0001),
+}
+# latent, hidden, heads, blocks, alpha, beta
+PUBLISHED_VQVAE = {
+    "four-top-vq-512": (10, 64, 2, 2, 0.4, 0.1),
+    "four-top-vq-850": (10, 32, 4, 4, 0.4, 0.1),
+    "four-top-vq-1700": (10, 64, 4, 3, 0.2, 0.1),
+    "gluino-vq-512": (10, 64, 8, 2, 1.0, 0.1),
+    "gluino-vq-850": (5, 128, 8, 2, 2.0, 0.1),
+    "gluino-vq-1700": (10, 128, 4, 4, 0.5, 0.16),
+}
+
+
+def test_every_published_configuration_is_a_preset() -> None:
+    assert set(preset_names()) >= set(PUBLISHED)
+
+
+@pytest.mark.parametrize("name", sorted(set(preset_names()) - set(PUBLISHED)))
+def test_every_other_preset_can_be_made(name: str) -> None:
+    preset = load_preset(name)
+    detector: Detector = preset.new_detector(preset.new_tokenizer() if preset.tokenizer else None)
+    assert detector.kind == preset.detector["kind"]
+    assert preset.description
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_presets_hold_the_published_settings(name: str) -> None:
+    preset = load_preset(name)
+    tokenizer = preset.new_tokenizer()
+    detector = preset.new_detector(tokenizer)
+    assert isinstance(detector, MaskedTokenDetector)
+    training = detector.training
+    found = (
+        tokenizer.n_codes,
+        tokenizer.sequence_length,
+        detector.position,
+        detector.ffn_expansion,
+        detector.dropout,
+        training.learning_rate,
+        training.gradient_clip,
+        training.min_improvement,
+    )
+    assert found == PUBLISHED[name]
+    assert (detector.hidden, detector.n_layers, detector.n_heads) == (64, 2, 4)
+    assert (training.batch_size, training.patience, training.divergence, training.max_epochs) == (512, 5, 0.2, 100)
+    if training.learning_rate == 5e-5:
+        steps = (2000, 20000) if name == "four-top-lut-885" else (1000, 10000)
+        assert (training.schedule, training.warmup_steps, training.total_steps) == ("warmup-cosine", *steps)
+    if name in PUBLISHED_VQVAE:
+        settings = tokenizer.settings()
+        names = ("latent", "hidden", "n_heads", "n_blocks", "alpha", "beta")
+        assert tuple(settings[key] for key in names) == PUBLISHED_VQVAE[name]
+        assert settings["gamma"] == 0.25
+
+
+def test_changes_reach_single_settings() -> None:
+    preset = load_preset("gluino-vq-512")
+    tokenizer = preset.new_tokenizer({"beta": 0.3, "training": {"max_epochs": 3}})
+    assert tokenizer.settings()["beta"] == 0.3
+    assert tokenizer.settings()["training"]["max_epochs"] == 3
+    assert tokenizer.settings()["training"]["optimizer"] == "radam"
+    detector = preset.new_detector(tokenizer, {"training": {"seed": 7}})
+    assert isinstance(detector, MaskedTokenDetector)
+    assert (detector.training.seed, detector.training.gradient_clip) == (7, 1000)
+
+
+def test_all_mistakes_are_listed_together() -> None:
+    preset = load_preset("gluino-lut-456")
+    with pytest.raises(UsageError) as caught:
+        preset.new_detector(preset.new_tokenizer(), {"drpout": 1, "hidden": "x", "training": {"sed": 1}})
+    message = str(caught.value)
+    assert "did you mean 'dropout'?" in message
+    assert "hidden: " in message
+    assert "training.sed: unknown setting; did you mean 'seed'?" in message
+
+
+def test_unknown_names_and_files(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="did you mean 'gluino-lut-456'"):
+        load_preset("gluino-lut-465")
+    with pytest.raises(UsageError, match="did you mean 'ddd-part-sm'"):
+        load_preset("four-top-ddd-part-sm")
+    with pytest.raises(UsageError, match="did you mean 'gluino-lut-456'"):
+        load_preset("lut-456")
+    with pytest.raises(BadDataError, match="no such file"):
+        load_preset(str(tmp_path / "none.toml"))
+    path = tmp_path / "mine.toml"
+    path.write_text("description = 'mine'\ntokenizer = ?")
+    with pytest.raises(BadDataError, match=r"mine\.toml: is not TOML.*line 2"):
+        load_preset(str(path))
+    path.write_text('[tokeniser]\nkind = "lookup-table"')
+    with pytest.raises(UsageError, match="did you mean 'tokenizer'"):
+        load_preset(str(path))
+    path.write_text('[tokenizer]\nkind = "look-up"\n[detector]\nkind = "masked-token"')
+    with pytest.raises(UsageError, match="did you mean 'lookup-table'"):
+        load_preset(str(path)).new_tokenizer()
+    path.write_text('[tokenizer]\nkind = "lookup-table"\nn_bins = 3\n[detector]\nkind = "masked-token"')
+    assert load_preset(str(path)).new_tokenizer().n_codes == 7 * 27 + 6
