@@ -10,28 +10,8 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "unmask"
 #: A module imports from its own room and from rooms to its left.
-ORDER = [
-    "errors",
-    "kinematics",
-    "artifacts",
-    "tables",
-    "fitted",
-    "events",
-    "io",
-    "scores",
-    "evaluation",
-    "search",
-    "report",
-    "networks",
-    "training",
-    "tokenizers",
-    "detectors",
-    "export",
-    "workflow",
-    "study",
-    "tuning",
-    "cli",
-]
+ORDER = """errors kinematics artifacts tables fitted events io scores evaluation search report
+           networks training tokenizers detectors export workflow study tuning cli""".split()  # noqa: SIM905
 #: Rooms that load without torch.
 LIGHT = [*ORDER[: ORDER.index("networks")], "cli"]
 MAX_LINES = 350

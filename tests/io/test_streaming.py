@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from event_files import FORMATS, example_events
 
+from unmask.io import parquet
 from unmask.io.read import ReadOptions, detect_kind, read_events, stream_events
 
 
