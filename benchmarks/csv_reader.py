@@ -85,7 +85,7 @@ def _csv_lines(events: EventSet) -> Iterator[str]:
     for i in range(len(events)):
         head = f"{events.event_id[i]};{process[i]};1;{events.met_mev[i]:.6g};{events.met_phi[i]:.6g};"
         objects = [
-            f"{OBJECTS[int(events.tag[i, j])][0]},{events.energy_mev[i, j]:.6g},{events.pt_mev[i, j]:.6g},"
+            f"{OBJECTS[int(events.tag[i, j])].symbols[0]},{events.energy_mev[i, j]:.6g},{events.pt_mev[i, j]:.6g},"
             f"{events.eta[i, j]:.6g},{events.phi[i, j]:.6g};"
             for j in range(int(events.n_objects[i]))
         ]

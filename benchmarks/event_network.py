@@ -11,7 +11,7 @@ from torch import Tensor
 from benchmarks.timing import best_times
 from unmask.io.sample import load_sample
 from unmask.networks.event_network import SetNetwork, make_event_network
-from unmask.networks.event_tensors import N_POSITIONS, EventTensors, event_tensors, forces_between
+from unmask.networks.event_tensors import EventTensors, event_tensors
 
 _N_EVENTS = 1024
 
@@ -24,9 +24,7 @@ def run() -> dict[str, float]:
         figures: dict[str, float] = {}
         for study in ("four-top", "gluino"):
             events = event_tensors(load_sample(study)[:_N_EVENTS])
-            network = make_event_network(
-                "part-pairs", "light", n_out=1, n_positions=N_POSITIONS, forces=forces_between()
-            )
+            network = make_event_network("part-pairs", "light", n_out=1)
             assert isinstance(network, SetNetwork)
             network.measure(*events)
             for what, job in (("training", _train), ("scoring", torch.no_grad()(_score))):

@@ -17,7 +17,7 @@ from torch import Tensor
 from unmask import Scores, read_events, write_scores
 from unmask.events.splits import assign_split
 from unmask.networks.event_network import make_event_network
-from unmask.networks.event_tensors import N_POSITIONS, event_tensors, forces_between
+from unmask.networks.event_tensors import event_tensors
 
 parser = argparse.ArgumentParser(description="Write scores of a classifier trained with labels.")
 parser.add_argument("events")
@@ -33,7 +33,7 @@ split = assign_split(events.with_label(0), seed=1)
 parts = [events[split == i] for i in range(3)]
 train, validation, test = (event_tensors(part).to(device) for part in parts)
 is_signal, is_validation_signal = (torch.tensor(part.label == 1, device=device) for part in parts[:2])
-shape = {"n_out": 1, "n_positions": N_POSITIONS, "forces": forces_between()}
+shape = {"n_out": 1}
 network = make_event_network("part-pairs", options.size, dropout=0.1, **shape).to(device)
 network.measure(*train)
 

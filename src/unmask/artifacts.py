@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from unmask.errors import ArtifactError, UsageError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 ARRAYS = "arrays.safetensors"
 
@@ -145,8 +145,8 @@ def load_artifact(folder: str | Path, kind: str | None = None) -> Artifact:
         raise ArtifactError("is not a manifest of unmask", path=folder / MANIFEST)
     if manifest["format_version"] != FORMAT_VERSION:
         raise ArtifactError(
-            f"format version {manifest['format_version']}; this unmask reads version {FORMAT_VERSION}: "
-            "use the version of unmask that wrote it, or save it again",
+            f"format version {manifest['format_version']}; this unmask reads version {FORMAT_VERSION}. Train it again, "
+            "or use the version of unmask that wrote it",
             path=folder / MANIFEST,
         )
     if manifest.get("digest") != _digest(manifest):

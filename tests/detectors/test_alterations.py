@@ -12,8 +12,9 @@ from unmask.detectors.copies import Copies
 from unmask.detectors.decays import drawn_decays
 from unmask.detectors.momenta import log_mass_factor, pushed, transverse, visible
 from unmask.errors import UsageError
+from unmask.events.objects import MET_TYPE, OBJECTS
 from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI
-from unmask.networks.event_tensors import EVENT_TYPE, EventTensors, event_tensors
+from unmask.networks.event_tensors import EventTensors, event_tensors
 from unmask.networks.pair_features import wrapped
 
 JET = 1
@@ -67,7 +68,7 @@ def test_most_events_are_changed_and_each_type_comes_in(
     assert (copier.weights(events, copies)[~is_changed] == 0).all()
     for tag in range(2, 8):
         assert n_of(copies, tag).sum() > n_of(events, tag).sum()
-    assert (copies.types[:, 0] == EVENT_TYPE).all()
+    assert (copies.types[:, 0] == MET_TYPE).all()
 
 
 def test_only_more_changes_without_removal_and_decays(events: EventTensors) -> None:
@@ -136,7 +137,7 @@ def test_impossible_alterations_are_refused(changes: dict[str, Any], message: st
 
 
 def test_copies_are_within_the_limits_of_their_types(events: EventTensors, copies: EventTensors) -> None:
-    for tag in range(1, EVENT_TYPE):
+    for tag in OBJECTS:
         mine, theirs = (e.kinematics[e.types == tag] for e in (events, copies))
         above_least = theirs[:, LOG_PT] - mine[:, LOG_PT].min()
         assert above_least.min() >= -1e-5

@@ -10,6 +10,7 @@ from unmask import load_sample
 from unmask.detectors.distorter import Distorter, Strengths
 from unmask.detectors.momenta import log_mass_factor
 from unmask.errors import UsageError
+from unmask.events.objects import MET_TYPE, OBJECTS
 from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI
 from unmask.networks.event_tensors import EventTensors, event_tensors
 
@@ -89,14 +90,14 @@ def test_nothing_but_the_distortion_gives_them_away(events: EventTensors, recoil
     assert torch.isfinite(made.kinematics).all()
     assert made.kinematics.dtype == events.kinematics.dtype
     assert made.types.dtype == events.types.dtype
-    assert (made.types[:, 0] == 8).all()
+    assert (made.types[:, 0] == MET_TYPE).all()
     # Order by type, then by falling pT, padding last and zero.
     for types, log_pt in zip(made.types[:200, 1:].tolist(), made.kinematics[:200, 1:, LOG_PT].tolist(), strict=True):
         keys = [(tag or 99, -value) for tag, value in zip(types, log_pt, strict=True)]
         assert all(one <= other for one, other in pairwise(keys))
     assert (made.kinematics[made.types == 0] == 0).all()
     # The thresholds of each type hold, energies belong to momenta, and electrons have no more mass than they had.
-    for tag in range(1, 9):
+    for tag in (*OBJECTS, MET_TYPE):
         mine, theirs = events.kinematics[events.types == tag], made.kinematics[made.types == tag]
         assert theirs[:, LOG_PT].min() >= mine[:, LOG_PT].min() - 1e-5
         assert theirs[:, ETA].abs().max() <= mine[:, ETA].abs().max() + 1e-5

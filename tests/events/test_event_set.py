@@ -137,8 +137,7 @@ def test_the_softest_objects_are_cut_whatever_their_tag() -> None:
     assert events.pt_mev[2, 0] == 7e4
 
 
-def test_objects_stay_in_their_event_whatever_the_number_of_tags(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unmask.events.build.N_TAGS", 31)
+def test_objects_stay_in_their_event_whatever_their_tags() -> None:
     events = _one_row_each([[31, 8, 1], [9, 16]], [[3e4, 2e4, 1e4], [5e4, 6e4]])
     assert events.tag[:, :3].tolist() == [[1, 8, 31], [9, 16, 0]]
     assert events.pt_mev[:, :3].tolist() == [[1e4, 2e4, 3e4], [5e4, 6e4, 0]]

@@ -223,7 +223,7 @@ def test_a_bad_tag_in_an_array(tmp_path: Path, format_name: str, tag: float, sho
             file["events"] = table
     else:
         np.savez(path, events=table)
-    with pytest.raises(BadDataError, match=f"row 4: tag3 is {shown}; accepted: a whole number from 0 to 7"):
+    with pytest.raises(BadDataError, match=f"row 4: tag3 is {shown}; accepted: 0 for an empty slot, 1 jet, 2 b-jet"):
         read_events(path, options=ReadOptions(chunk_events=2))
     bad = BadEvents(skip=True)
     assert read_events(path, bad=bad, options=ReadOptions(chunk_events=2)).row.tolist() == [0, 1, 2, 3, 5]

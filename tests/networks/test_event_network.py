@@ -6,6 +6,7 @@ import torch
 
 from unmask import load_sample
 from unmask.errors import UsageError
+from unmask.events.objects import MET_TYPE
 from unmask.networks.event_network import BACKBONES, PHI, BackboneName, EventNetwork, SetNetwork, make_event_network
 from unmask.networks.event_tensors import EventTensors, event_tensors, forces_between
 from unmask.networks.pair_features import Force, wrapped
@@ -15,9 +16,7 @@ SETS = [name for name in BACKBONES if name != "mlp"]
 
 def network_of(backbone: BackboneName, events: EventTensors, *, biases: bool = True) -> EventNetwork:
     torch.manual_seed(1)
-    network = make_event_network(
-        backbone, "tiny", n_out=3, n_positions=19, forces=forces_between(), dropout=0.1, biases=biases
-    )
+    network = make_event_network(backbone, "tiny", n_out=3, dropout=0.1, biases=biases)
     network.measure(*events)
     return network.eval()
 
@@ -79,7 +78,7 @@ def test_the_pair_features_are_what_tells_the_particle_transformers_apart(events
 @torch.no_grad()
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_without_biases_nothing_constant_is_learned(backbone: BackboneName, events: EventTensors) -> None:
-    network = make_event_network(backbone, "light", n_out=3, n_positions=19, forces=forces_between(), biases=False)
+    network = make_event_network(backbone, "light", n_out=3, biases=False)
     network.measure(*events)
     assert not [name for name, _ in network.named_parameters() if "bias" in name or "token" in name]
     # What is far outside is mapped far away: the output has no bound.
@@ -104,7 +103,7 @@ def test_without_biases_every_object_counts(backbone: BackboneName, events: Even
 
 def test_the_published_sizes() -> None:
     def n_parameters(backbone: BackboneName, size: str) -> int:
-        network = make_event_network(backbone, size, n_out=1, n_positions=19, forces=forces_between())  # type: ignore[arg-type]
+        network = make_event_network(backbone, size, n_out=1)  # type: ignore[arg-type]
         return sum(parameter.numel() for parameter in network.parameters())
 
     assert 2.0e6 < n_parameters("part-sm", "published") < 2.3e6
@@ -114,7 +113,7 @@ def test_the_published_sizes() -> None:
 
 def test_the_forces_of_the_standard_model() -> None:
     forces = forces_between()
-    jet, b_jet, electron, positron, muon, antimuon, photon, met = range(1, 9)
+    jet, b_jet, electron, positron, muon, antimuon, photon, met = *range(1, 8), MET_TYPE
     assert (forces == forces.T).all()
     assert forces[jet, b_jet] == forces[jet, jet] == forces[b_jet, b_jet] == Force.STRONG
     assert forces[electron, positron] == forces[muon, antimuon] == Force.WEAK
@@ -133,4 +132,4 @@ def test_unknown_names_are_usage_errors() -> None:
     ):
         settings = {"backbone": "mlp", "size": "tiny"} | wrong
         with pytest.raises(UsageError, match=message):
-            make_event_network(**settings, n_out=1, n_positions=19, forces=forces_between())  # type: ignore[arg-type]
+            make_event_network(**settings, n_out=1)  # type: ignore[arg-type]

@@ -30,8 +30,8 @@ class Explainer:
         surprise = [round(float(pt) / 4e4 + 0.123, 4) for pt in events.pt_mev[i, :n]]
         tokens = [
             TokenExplanation(
-                name=OBJECTS[int(events.tag[i, j])][1],
-                text=f"{OBJECTS[int(events.tag[i, j])][1]}, pT above 20 GeV, phi -1.57 to 0.00",
+                name=OBJECTS[int(events.tag[i, j])].name,
+                text=f"{OBJECTS[int(events.tag[i, j])].name}, pT above 20 GeV, phi -1.57 to 0.00",
                 surprise=surprise[j],
                 probability=float(np.exp(-surprise[j])),
                 found=Guess("found here", 0.04),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.tokenizers.contract import TOKENIZERS, make_events, with_junk_in_padding
+from unmask.artifacts import FORMAT_VERSION
 from unmask.errors import ArtifactError, NotFittedError, UsageError
 from unmask.events.event_set import EventSet, Names, concatenate_events
 from unmask.events.objects import MAX_OBJECTS
@@ -148,7 +149,7 @@ def test_damaged_or_foreign_folders_are_refused(fitted: Tokenizer, tmp_path: Pat
     refused("no manifest.json here")
     fitted.save(folder)
     text, content = manifest.read_text(), arrays.read_bytes()
-    manifest.write_text(text.replace('"format_version": 1', '"format_version": 99'))
+    manifest.write_text(text.replace(f'"format_version": {FORMAT_VERSION}', '"format_version": 99'))
     refused("format version 99")
     manifest.write_text(text.replace('"n_events": 300', '"n_events": 301'))
     refused("changed after it was saved")

@@ -12,7 +12,8 @@ from tests.tokenizers.contract import make_events, tiny_vqvae
 from unmask.artifacts import load_artifact, save_artifact
 from unmask.errors import ArtifactError, BadDataError, TrainingError, UsageError
 from unmask.events.event_set import EventSet
-from unmask.networks.kinematic_features import EVENT_TYPE, FeatureScale, Kinematics, kinematics_of
+from unmask.events.objects import MET_TYPE
+from unmask.networks.kinematic_features import FeatureScale, Kinematics, kinematics_of
 from unmask.tokenizers import vqvae
 from unmask.tokenizers.code_statistics import CodeStatistics
 from unmask.tokenizers.vqvae import VQVAE_TRAINING, VQVAETokenizer
@@ -248,7 +249,7 @@ def test_statistics_of_codes_by_hand() -> None:
         pt_mev=row(5e4, 2e4, 3e4, 4e4),
         eta=row(0, -1, 0.5, 2),
         phi=row(1, 3.0, 3.1, -3.1),
-        types=row(EVENT_TYPE, 1, 1, 2).astype(np.uint8),
+        types=row(MET_TYPE, 1, 1, 2).astype(np.uint8),
     )
     statistics = CodeStatistics.measure(kinematics, row(2, 1, 1, 1).astype(np.int32), 3)
     assert statistics.describe(1) == (

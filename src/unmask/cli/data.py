@@ -67,7 +67,7 @@ def _show(files: list[Path], facts: dict[str, Any]) -> None:
             ("sum of weights", f"{facts['sum_of_weights']:,.6g}"),
             ("MET quartiles", quartiles(facts["met_quartiles_gev"])),
             ("HT quartiles", quartiles(facts["ht_quartiles_gev"])),
-            ("events cut to 18 objects", f"{facts['n_events_cut_to_18_objects']:,}"),
+            ("events with objects cut", f"{facts['n_cut_events']:,}"),
             ("bad events", f"{facts['n_bad_events']:,}"),
         ],
     )
@@ -170,11 +170,13 @@ class _Counter:
     def __init__(self) -> None:
         self.n_events = 0
         self.n_cut = 0
+        self.max_objects = 0
 
     def watch(self, chunks: Iterable[EventSet]) -> Iterator[EventSet]:
         for events in chunks:
             self.n_events += len(events)
             self.n_cut += events.n_cut_events
+            self.max_objects = events.max_objects
             yield events
 
 
@@ -183,5 +185,5 @@ def _report(reading: Reading, counter: _Counter, result: str) -> None:
 
     reading.report_skipped()
     if counter.n_cut:
-        note(f"{counter.n_cut:,} events had more than 18 objects and were cut to the 18 of largest pT")
+        note(f"{counter.n_cut:,} events cut to their {counter.max_objects} objects of largest pT")
     out.print(result, highlight=False, soft_wrap=True)

@@ -62,6 +62,9 @@ class Reading:
             bool, typer.Option("--skip-bad", help="Skip, count and report bad events instead of stopping.")
         ] = False,
         chunk_events: Annotated[int, typer.Option(min=1, help="Events held in memory at a time.")] = 50_000,
+        max_objects: Annotated[
+            int | None, typer.Option(min=1, help="Objects kept per event, those of largest pT (default 18).")
+        ] = None,
     ) -> None:
         from unmask.errors import UsageError
         from unmask.io.read import ReadOptions
@@ -74,6 +77,7 @@ class Reading:
             process=process,
             label=LABELS[label] if label else None,
             chunk_events=chunk_events,
+            max_objects=max_objects,
             tree=tree,
             dataset=dataset,
             selection=parse_selection(select or []),

@@ -22,16 +22,23 @@ from unmask.detectors.momenta import (
     visible,
 )
 from unmask.errors import UsageError
-from unmask.events.objects import MAX_ENERGY_MEV
+from unmask.events.objects import IS_B_JET, IS_JET, LEPTON_TAGS, MAX_ENERGY_MEV, MET_TYPE, TAGS, by_tag
 from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI
-from unmask.networks.event_tensors import EVENT_TYPE, EventTensors
+from unmask.networks.event_tensors import EventTensors
 from unmask.networks.pair_features import wrapped
 
 #: Objects of each type whose eta and E / |p| a new one can have.
 _N_KNOWN = 1 << 14
-_JET, _B_JET, _LEPTON, _PHOTON = 1, 2, 3, 7
-#: Tags of what can be added; a lepton becomes one of either flavour and charge.
-_ADDED_TAGS = (_JET, _B_JET, _LEPTON, _PHOTON)
+_JET, _B_JET, _PHOTON = TAGS["jet"], TAGS["b-jet"], TAGS["photon"]
+_LEPTONS = [tag for pair in LEPTON_TAGS for tag in pair]
+#: Tags of what can be added; a lepton becomes one of either flavor and charge.
+_ADDED_TAGS = (_JET, _B_JET, _LEPTONS[0], _PHOTON)
+_IS_JET, _IS_B_JET = torch.tensor(IS_JET), torch.tensor(IS_B_JET)
+_IS_NEGATIVE, _IS_POSITIVE = (
+    torch.tensor(by_tag(lambda one, charge=charge: one.tag in _LEPTONS and one.charge == charge))  # type: ignore[misc]
+    for charge in (-1, +1)
+)
+_IS_PHOTON = torch.tensor(by_tag(lambda one: one.family == "photon"))
 #: Dirichlet parameters of the fractions of jets, b-jets, leptons and photons among what is added to one event.
 _CONCENTRATION = (0.7, 0.5, 0.5, 0.15)
 #: Directions that are tried for what is added, so that together it is balanced more or less.
@@ -148,7 +155,7 @@ class AlteredCopies(Copier):
         """Remove jets, each with a probability that is drawn for the event, and let the rest recoil."""
         n, device = len(events.types), events.types.device
         probability = 0.15 + 0.75 * torch.rand(n, 1, device=device)
-        is_jet = (events.types == _JET) | (events.types == _B_JET)
+        is_jet = _of(events.types, _IS_JET)
         is_gone = is_jet & (torch.rand(events.types.shape, device=device) < probability)
         scales, hides = (torch.rand(n, 1, device=device) < 0.3 for _ in range(2))
         kinematics = self._scaled(events.kinematics, scales & is_gone.any(1, keepdim=True))
@@ -210,7 +217,7 @@ class AlteredCopies(Copier):
         excess = (objects[..., LOG_ENERGY] - math.log(MAX_ENERGY_MEV)).clamp_min(0)
         objects = torch.cat([objects[..., : LOG_PT + 1] - excess[..., None], objects[..., LOG_PT + 1 :]], -1)
         # What was turned, mirrored, cut or lost is missing instead.
-        return self.balanced(events, in_order(kinematics[:, :1], objects, types))
+        return self.balanced(events, in_order(kinematics[:, :1], objects, types, events.types.shape[1] - 1))
 
     def _scaled(self, kinematics: Tensor, scales: Tensor) -> Tensor:
         """All momenta of the events that ``scales`` (n, 1) names, times a factor above 1."""
@@ -242,7 +249,9 @@ class AlteredCopies(Copier):
         race = torch.empty(len(preference), n_objects, preference.shape[1], device=preference.device).exponential_()
         drawn = (race / preference.clamp_min(1e-6)[:, None]).argmin(-1)
         types = torch.tensor(_ADDED_TAGS, device=drawn.device)[drawn]
-        return types + torch.where(types == _LEPTON, torch.randint(4, types.shape, device=types.device), 0)
+        leptons = torch.tensor(_LEPTONS, device=drawn.device)
+        of_all = leptons[torch.randint(len(leptons), types.shape, device=types.device)]
+        return torch.where(types == _LEPTONS[0], of_all, types)
 
     def new_objects(self, types: Tensor, mean_pt_gev: Tensor, beside: Tensor) -> Tensor:
         """New objects (n, n_new, 4) of these types, balanced more or less with the momentum ``beside`` (n, 2) them."""
@@ -268,7 +277,7 @@ class AlteredCopies(Copier):
         log_momentum = log_pt + log_cosh(eta)
         log_energy = 0.5 * ((2 * log_momentum).exp() + mass_squared.clamp_min(0)).log()
         within = torch.stack([log_energy.minimum(log_momentum + heaviest), log_pt, eta, phi], -1)
-        return torch.where((is_outside & (types > 0) & (types < EVENT_TYPE))[..., None], within, kinematics)
+        return torch.where((is_outside & (types > 0) & (types < MET_TYPE))[..., None], within, kinematics)
 
     def _apart(self, new: Tensor, new_types: Tensor, old: Tensor, old_types: Tensor) -> tuple[Tensor, Tensor]:
         """Turn new objects that are too close to others away from them; what stays too close is lost."""
@@ -306,12 +315,16 @@ def log_uniform(limits: Range, shape: tuple[int, ...], device: torch.device) -> 
 def _selected_on(events: EventTensors) -> Tensor:
     """(n, 8): numbers of objects, jets, b-jets, leptons, leptons of one charge and photons, HT and MET."""
     types, pt = events.types[:, 1:], events.kinematics[:, 1:, LOG_PT].exp()
-    is_jet, is_negative = types <= _B_JET, (types == 3) | (types == 5)
-    is_jet, is_positive = is_jet & (types > 0), (types == 4) | (types == 6)
-    negative, positive = is_negative.sum(1), is_positive.sum(1)
-    counts = [(types > 0).sum(1), is_jet.sum(1), (types == _B_JET).sum(1), negative + positive]
-    counts += [torch.maximum(negative, positive), (types == _PHOTON).sum(1)]
+    is_jet = _of(types, _IS_JET)
+    negative, positive = _of(types, _IS_NEGATIVE).sum(1), _of(types, _IS_POSITIVE).sum(1)
+    counts = [(types > 0).sum(1), is_jet.sum(1), _of(types, _IS_B_JET).sum(1), negative + positive]
+    counts += [torch.maximum(negative, positive), _of(types, _IS_PHOTON).sum(1)]
     return torch.stack([*counts, (pt * is_jet).sum(1), events.kinematics[:, 0, LOG_PT].exp()], 1)
+
+
+def _of(types: Tensor, by_tag: Tensor) -> Tensor:
+    """What a table by tag holds for each type."""
+    return by_tag.to(types.device)[types.int()]
 
 
 def _total(kinematics: Tensor, is_counted: Tensor) -> Tensor:
@@ -327,4 +340,4 @@ def _distances(kinematics: Tensor, others: Tensor) -> Tensor:
 
 def _n_jets(types: Tensor, others: Tensor) -> Tensor:
     """(n, objects, others): how many of the two are jets."""
-    return (types <= _B_JET).long()[:, :, None] + (others <= _B_JET).long()[:, None]
+    return _of(types, _IS_JET).long()[:, :, None] + _of(others, _IS_JET).long()[:, None]

@@ -154,7 +154,9 @@ def _without_each_object(events: EventSet) -> tuple[npt.NDArray[np.int64], Event
     copies.types[rows, place] = 0
     moved = pushed(*copies, gone)
     index = which.numpy()
-    return index, _with_tensors(events[index], in_order(moved[:, :1], moved[:, 1:], copies.types[:, 1:].long()))
+    return index, _with_tensors(
+        events[index], in_order(moved[:, :1], moved[:, 1:], copies.types[:, 1:].long(), events.max_objects)
+    )
 
 
 def _with_tensors(events: EventSet, tensors: EventTensors) -> EventSet:

@@ -13,8 +13,9 @@ from torch import Tensor
 from unmask.detectors.event_detector import EventNetworkDetector, EventTask, batches
 from unmask.detectors.momenta import log_mass_factor, missing, transverse, visible
 from unmask.events.event_set import EventSet
+from unmask.events.objects import MET_TYPE, OBJECTS
 from unmask.networks.event_network import ETA, LOG_PT, EventNetwork
-from unmask.networks.event_tensors import EVENT_TYPE, MAX_OBJECTS, EventTensors
+from unmask.networks.event_tensors import EventTensors
 from unmask.training import derive_seed
 
 # Events that are copied at a time; on a CPU what belongs to them stays in the cache.
@@ -112,18 +113,20 @@ class Copier(ABC):
 
     Attributes
     ----------
-    least_log_pt, most_eta, most_factor : (9,), the limits of each type, of pT, eta and ln(E / |p|), in training events.
-    known : (9, n_known, 2), eta and ln(E / |p|) of some objects of each type.
+    least_log_pt, most_eta, most_factor
+        (33,), by type: limits of pT, |eta| and ln(E / |p|) in training events.
+    known
+        (33, n_known, 2), by type: eta and ln(E / |p|) of some objects.
     """
 
     def __init__(self, train: EventTensors, *, n_known: int) -> None:
-        self.least_log_pt = torch.zeros(EVENT_TYPE + 1)
-        self.most_eta = torch.zeros(EVENT_TYPE + 1)
-        self.most_factor = torch.zeros(EVENT_TYPE + 1)
-        self.known = torch.zeros(EVENT_TYPE + 1, n_known, 2)
+        self.least_log_pt = torch.zeros(MET_TYPE + 1)
+        self.most_eta = torch.zeros(MET_TYPE + 1)
+        self.most_factor = torch.zeros(MET_TYPE + 1)
+        self.known = torch.zeros(MET_TYPE + 1, n_known, 2)
         objects, tags = train.kinematics[:, 1:], train.types[:, 1:]
-        for tag in range(1, EVENT_TYPE + 1):
-            of_type = train.kinematics[:, 0] if tag == EVENT_TYPE else objects[tags == tag]
+        for tag in (*OBJECTS, MET_TYPE):
+            of_type = train.kinematics[:, 0] if tag == MET_TYPE else objects[tags == tag]
             # A type that never occurs has the limits of all.
             found = of_type if len(of_type) else objects[tags != 0]
             if not len(found):
@@ -153,7 +156,7 @@ class Copier(ABC):
         lost = visible(events.kinematics[:, 1:], events.types[:, 1:]) - visible(
             changed.kinematics[:, 1:], changed.types[:, 1:]
         )
-        met = missing(transverse(events.kinematics[:, 0]) + lost, self.least_log_pt[EVENT_TYPE])
+        met = missing(transverse(events.kinematics[:, 0]) + lost, self.least_log_pt[MET_TYPE])
         return EventTensors(torch.cat([met, changed.kinematics[:, 1:]], 1), changed.types)
 
     def drawn(self, types: Tensor) -> tuple[Tensor, Tensor]:
@@ -172,13 +175,13 @@ def random_choices(n_events: int, used: list[int], n_kinds: int, device: torch.d
     return tuple((numbers >> used.index(kind)) % 2 == 1 if kind in used else never for kind in range(n_kinds))
 
 
-def in_order(met: Tensor, kinematics: Tensor, types: Tensor) -> EventTensors:
-    """Events of missing energies (n, 1, 4) and any number of objects in any order: the 18 hardest, by type and pT."""
-    by_pt = torch.where(types > 0, -kinematics[..., LOG_PT], torch.inf).argsort(1)[:, :MAX_OBJECTS]
+def in_order(met: Tensor, kinematics: Tensor, types: Tensor, max_objects: int) -> EventTensors:
+    """Events of MET (n, 1, 4) and any number of objects in any order: the ``max_objects`` hardest, by type and pT."""
+    by_pt = torch.where(types > 0, -kinematics[..., LOG_PT], torch.inf).argsort(1)[:, :max_objects]
     hardest = types.gather(1, by_pt)
-    order = by_pt.gather(1, torch.where(hardest > 0, hardest, EVENT_TYPE).argsort(dim=1, stable=True))
+    order = by_pt.gather(1, torch.where(hardest > 0, hardest, MET_TYPE).argsort(dim=1, stable=True))
     types = types.gather(1, order)
     kinematics = kinematics.gather(1, order[..., None].expand(-1, -1, kinematics.shape[-1]))
     kinematics = torch.where((types > 0)[..., None], kinematics, 0)
-    types = torch.cat([torch.full_like(types[:, :1], EVENT_TYPE), types], 1)
+    types = torch.cat([torch.full_like(types[:, :1], MET_TYPE), types], 1)
     return EventTensors(torch.cat([met, kinematics], 1), types.to(torch.uint8))

@@ -48,4 +48,10 @@ class DDDDetector(EventNetworkDetector):
 
     def _new_task(self, network: EventNetwork, train: EventSet, validation: EventSet) -> Task:
         strengths = Strengths(self.smear, self.add, self.remove, self.retag, self.recoil)
-        return CopiesTask(network, train, validation, self, partial(Distorter, strengths))
+        return CopiesTask(
+            network,
+            train,
+            validation,
+            self,
+            partial(Distorter, strengths, tags=sorted(one.tag for one in self.schema_.types)),
+        )

@@ -9,24 +9,26 @@ import torch
 from torch import Tensor
 
 from unmask.detectors.momenta import log_cosh
+from unmask.events.objects import LEPTON_TAGS, TAGS
 
 if TYPE_CHECKING:
     from unmask.detectors.copies import Copier
 
 W_MASS_GEV, TOP_MASS_GEV = 80.4, 172.5
+_JET, _B_JET, _PHOTON = TAGS["jet"], TAGS["b-jet"], TAGS["photon"]
 _LEPTON, _ANTI = -1, -2  # of a flavour and charge that are drawn, and its antiparticle
 #: Relative frequency, mass in GeV, and the tags of the decay products; the third is the b-jet of a top quark. Not
 #: branching fractions: rare decays to leptons and photons are what a search can see.
 _CHANNELS: tuple[tuple[float, float, tuple[int, int, int]], ...] = (
-    (1.0, W_MASS_GEV, (1, 1, 0)),
+    (1.0, W_MASS_GEV, (_JET, _JET, 0)),
     (1.0, W_MASS_GEV, (_LEPTON, 0, 0)),
     (1.0, 91.2, (_LEPTON, _ANTI, 0)),
-    (1.0, 91.2, (1, 1, 0)),
+    (1.0, 91.2, (_JET, _JET, 0)),
     (0.5, 91.2, (0, 0, 0)),
-    (1.0, 125.0, (2, 2, 0)),
-    (0.3, 125.0, (7, 7, 0)),
-    (1.0, TOP_MASS_GEV, (1, 1, 2)),
-    (1.0, TOP_MASS_GEV, (_LEPTON, 0, 2)),
+    (1.0, 125.0, (_B_JET, _B_JET, 0)),
+    (0.3, 125.0, (_PHOTON, _PHOTON, 0)),
+    (1.0, TOP_MASS_GEV, (_JET, _JET, _B_JET)),
+    (1.0, TOP_MASS_GEV, (_LEPTON, 0, _B_JET)),
 )
 #: Spread of the azimuthal angle about back to back, and of the rapidity.
 _ACOPLANARITY, _RAPIDITY = 0.4, 1.0
@@ -58,8 +60,9 @@ def drawn_decays(n: int, pt_gev: tuple[float, float], limits: Copier) -> tuple[T
     momenta = torch.stack([first, second, torch.where(is_top[..., None], b_quark, 0)], 2)
     momenta = (momenta * is_there[..., None, None]).flatten(1, 2)
     flavour, charge = (torch.randint(2, (n, 2, 1), device=device) for _ in range(2))
-    types = torch.where(products == _LEPTON, 3 + 2 * flavour + charge, products)
-    types = torch.where(products == _ANTI, 4 + 2 * flavour - charge, types)
+    leptons = torch.tensor(LEPTON_TAGS, device=device)
+    types = torch.where(products == _LEPTON, leptons[flavour, charge], products)
+    types = torch.where(products == _ANTI, leptons[flavour, 1 - charge], types)
     types = (types * is_there[..., None]).flatten(1)
     pt = momenta[..., 1:3].norm(dim=-1).clamp_min(1e-2)
     eta, phi = torch.asinh(momenta[..., 3] / pt), torch.atan2(momenta[..., 2], momenta[..., 1])

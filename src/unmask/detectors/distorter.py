@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from unmask.detectors.copies import Copier, in_order, random_choices
 from unmask.detectors.momenta import log_cosh, log_mass_factor, mirrored_in, mirrored_up
 from unmask.errors import UsageError
-from unmask.events.objects import N_TAGS
+from unmask.events.objects import OBJECTS
 from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI
 from unmask.networks.event_tensors import EventTensors
 from unmask.networks.pair_features import wrapped
@@ -66,12 +67,12 @@ class Distorter(Copier):
 
     Each event undergoes at least one kind of distortion, every combination as often as the others. Momenta are mirrored
     at the lowest pT and the largest absolute eta that the training events have for a type, a renamed object takes over
-    the ratio of energy to momentum of an object of its new type, and objects are put in order and cut to 18 again.
+    the ratio of energy to momentum of an object of its new type, and objects are put in order and cut again.
     """
 
-    def __init__(self, strengths: Strengths, train: EventTensors) -> None:
+    def __init__(self, strengths: Strengths, train: EventTensors, tags: Sequence[int] = tuple(OBJECTS)) -> None:
         super().__init__(train, n_known=_N_KNOWN)
-        self.strengths = strengths
+        self.strengths, self.tags = strengths, torch.tensor(tags)
         # From all parts of a file that may be sorted by process: a neighbour could only lend what the event has anyway.
         self.donors = train.at(slice(None, None, -(-len(train.types) // _MAX_DONORS)))
 
@@ -88,12 +89,14 @@ class Distorter(Copier):
         kinematics = torch.cat([kinematics, theirs.kinematics[:, 1:]], 1)
         factor = log_mass_factor(kinematics)
         is_renamed = is_retagged & _picked(types != 0, self.strengths.retag)
-        renamed = (types + torch.randint(1, N_TAGS, types.shape, device=device) - 1) % N_TAGS + 1
+        n_types = len(self.tags)
+        other = torch.searchsorted(self.tags, types) + torch.randint(1, n_types, types.shape, device=device)
+        renamed = self.tags[other % n_types]
         types = torch.where(is_renamed, renamed, types)
         factor = torch.where(is_renamed, self.drawn(types)[1], factor)
         kinematics = self._moved(kinematics, types, is_smeared, is_smeared | is_renamed, factor)
         met, met_type = events.kinematics[:, :1], events.types[:, :1]
-        distorted = in_order(met, kinematics, types)
+        distorted = in_order(met, kinematics, types, events.types.shape[1] - 1)
         if self.strengths.recoil:
             return self.balanced(events, distorted)
         met = self._moved(met, met_type.long(), is_smeared, is_smeared, torch.zeros_like(met[..., 0]))

@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from unmask.artifacts import Json
 from unmask.detectors.network import NetworkDetector
 from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import fingerprint_of
+from unmask.events.schema import EventSchema
 from unmask.networks.event_network import BackboneName, EventNetwork, SizeName, make_event_network
-from unmask.networks.event_tensors import N_POSITIONS, EventTensors, event_tensors, forces_between
-from unmask.training import Task, TrainingSettings, pick_device
+from unmask.networks.event_tensors import EventTensors, event_tensors
+from unmask.training import Reporter, Task, TrainingSettings, pick_device
 
 #: Events that pass through a network at a time: pair features are 171 rows for each.
 BATCH_EVENTS = 1 << 14
@@ -26,6 +30,8 @@ BATCH_EVENTS = 1 << 14
 class EventNetworkDetector(NetworkDetector[EventNetwork]):
     """A detector with one of the networks of :mod:`unmask.networks.event_network`."""
 
+    #: Events that the network was made for.
+    schema_: EventSchema = EventSchema()
     #: Numbers that the network gives for an event, and whether it has biases.
     n_out: ClassVar[int] = 1
     biases: ClassVar[bool] = True
@@ -38,13 +44,24 @@ class EventNetworkDetector(NetworkDetector[EventNetwork]):
         self.dropout = dropout
         super().__init__(training, seed)
 
+    def _fit(self, train: EventSet, validation: EventSet, run_folder: Path | None, reporter: Reporter | None) -> None:
+        self.schema_ = EventSchema.of(train, validation)
+        train, validation = (self.schema_.admit(events, self.kind) for events in (train, validation))
+        super()._fit(train, validation, run_folder, reporter)
+
+    def _facts(self) -> dict[str, Json]:
+        return super()._facts() | {"events": asdict(self.schema_)}
+
+    def _restore(self, arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Json]) -> None:
+        self.schema_ = EventSchema.from_json(facts["events"])
+        super()._restore(arrays, facts)
+
     def _new_network(self) -> EventNetwork:
         return make_event_network(
             self.backbone,
             self.size,
             n_out=self.n_out,
-            n_positions=N_POSITIONS,
-            forces=forces_between(),
+            schema=self.schema_,
             dropout=self.dropout,
             biases=self.biases,
         )
@@ -55,6 +72,7 @@ class EventNetworkDetector(NetworkDetector[EventNetwork]):
 
     def _outputs(self, events: EventSet, device: str) -> Tensor:
         """Scores (n_events,) of the network, on its device, which may still be at work on them."""
+        events = self.schema_.admit(events, f"{self.kind} detector")
         where = pick_device(device)
         network = self.network_.to(where)
         parts = [self._scores(network, *event_tensors(part).to(where)) for part in events.chunks(BATCH_EVENTS)]

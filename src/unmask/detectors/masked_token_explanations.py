@@ -79,7 +79,7 @@ def _explain(
         is_empty = token == PAD_ID
         found, expected = words.guesses(probabilities[position], token)
         return TokenExplanation(
-            name=of_event.get(position) or ("empty slot" if is_empty else OBJECTS[int(tags[number or 0])][1]),
+            name=of_event.get(position) or ("empty slot" if is_empty else OBJECTS[int(tags[number or 0])].name),
             text=NO_OBJECT if is_empty else words.tokenizer.describe(token),
             surprise=round(float(losses[position]), 4),
             probability=float(f"{np.exp(-float(losses[position])):.4g}"),

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.events.event_set import UNKNOWN, EventSet, Names
-from unmask.events.objects import MAX_OBJECTS, N_TAGS
+from unmask.events.objects import MAX_OBJECTS, TAG_LIMIT
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
@@ -65,27 +65,27 @@ _PT_BITS, _TAG_BITS, _EVENT_BITS = 32, 5, 27
 FLAT_COLUMNS = ("tag", "energy_mev", "pt_mev", "eta", "phi")
 
 
-def to_event_set(flat: FlatEvents, *, file: str, label: int = UNKNOWN) -> EventSet:
-    """Keep the 18 objects of largest pT (counting what is cut), order them by tag and falling pT, and pad.
+def to_event_set(flat: FlatEvents, *, file: str, label: int = UNKNOWN, max_objects: int = MAX_OBJECTS) -> EventSet:
+    """Keep the ``max_objects`` objects of largest pT (counting what is cut), order them by tag and falling pT, and pad.
 
     ``file`` and ``label`` are used where the events do not bring their own.
     """
     n = len(flat)
     event = flat.event_of_object
     source = _order(event, flat.tag, flat.pt_mev)
-    if (flat.n_objects > MAX_OBJECTS).any():
+    if (flat.n_objects > max_objects).any():
         by_pt = _order(event, np.zeros_like(flat.tag), flat.pt_mev)
         is_kept = np.zeros(len(event), np.bool_)
-        is_kept[by_pt[_place(flat.n_objects) < MAX_OBJECTS]] = True
+        is_kept[by_pt[_place(flat.n_objects) < max_objects]] = True
         source = source[is_kept[source]]
-    slot = event[source] * MAX_OBJECTS + _place(np.minimum(flat.n_objects, MAX_OBJECTS))
+    slot = event[source] * max_objects + _place(np.minimum(flat.n_objects, max_objects))
 
     def padded(values: npt.NDArray[Any], dtype: type[np.generic]) -> npt.NDArray[Any]:
-        table = np.zeros(n * MAX_OBJECTS, dtype)
+        table = np.zeros(n * max_objects, dtype)
         table[slot] = values[source]
-        return table.reshape(n, MAX_OBJECTS)
+        return table.reshape(n, max_objects)
 
-    n_dropped = np.maximum(flat.n_objects - MAX_OBJECTS, 0)
+    n_dropped = np.maximum(flat.n_objects - max_objects, 0)
     if flat.n_dropped is not None:
         n_dropped = n_dropped + flat.n_dropped
     return EventSet(
@@ -118,7 +118,7 @@ def _order(event: npt.NDArray[np.int64], tag: npt.NDArray[np.uint8], pt_mev: Flo
     One 64-bit key per object: event (27 bits), tag (5), complement of the pT's bits (32; the bit pattern of a
     positive float rises with its value). Much faster than a lexical sort over three arrays.
     """
-    assert N_TAGS < 1 << _TAG_BITS
+    assert TAG_LIMIT <= 1 << _TAG_BITS
     assert not len(event) or event[-1] < 1 << _EVENT_BITS
     pt_bits = np.ascontiguousarray(pt_mev, np.float32).view(np.uint32).astype(np.uint64)
     key = (event.astype(np.uint64) << np.uint64(_TAG_BITS + _PT_BITS)) | (tag.astype(np.uint64) << np.uint64(_PT_BITS))

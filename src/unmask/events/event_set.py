@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.errors import UsageError
-from unmask.events.objects import MAX_OBJECTS, OBJECTS, PADDING_TAG
+from unmask.events.objects import IS_B_JET, IS_JET, MAX_OBJECTS, OBJECTS, PADDING_TAG
 
 BACKGROUND, SIGNAL, UNKNOWN = 0, 1, -1
 LABEL_NAMES = {BACKGROUND: "background", SIGNAL: "signal", UNKNOWN: "unlabelled"}
@@ -59,7 +59,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class EventSet:
-    """Collision events, one row an event, objects padded to 18.
+    """Collision events, one row per event, objects padded to ``max_objects`` (18 unless read with more).
 
     Objects are ordered by tag, then by falling pT; an empty slot has tag 0 and zeros. Kinematics are single
     precision (as in Delphes and NanoAOD files), energies in MeV, angles in radians. The arrays are read-only.
@@ -75,10 +75,10 @@ class EventSet:
         0 background, 1 signal, -1 unknown.
     weight : (n_events,) float64
     met_mev, met_phi : (n_events,) float32
-    tag : (n_events, 18) uint8
-    energy_mev, pt_mev, eta, phi : (n_events, 18) float32
+    tag : (n_events, max_objects) uint8
+    energy_mev, pt_mev, eta, phi : (n_events, max_objects) float32
     n_dropped : (n_events,) int16
-        Objects beyond the 18 of largest pT, which were cut.
+        Objects beyond the ``max_objects`` of largest pT, which were cut.
     """
 
     row: npt.NDArray[np.int64]
@@ -98,10 +98,11 @@ class EventSet:
 
     def __post_init__(self) -> None:
         n = len(self.row)
+        width = self.tag.shape[1] if self.tag.ndim == 2 else MAX_OBJECTS
         for field in fields(self):
             value = getattr(self, field.name)
             array = value.code if isinstance(value, Names) else value
-            shape = (n, MAX_OBJECTS) if field.name in OBJECT_COLUMNS else (n,)
+            shape = (n, width) if field.name in OBJECT_COLUMNS else (n,)
             if array.shape != shape:
                 raise UsageError(f"column {field.name} has shape {array.shape}, expected {shape}")
             view = array.view()
@@ -117,8 +118,13 @@ class EventSet:
         return cls(file_names=no_names, process_names=no_names, **columns)  # type: ignore[arg-type]
 
     @property
+    def max_objects(self) -> int:
+        """Slots for objects."""
+        return int(self.tag.shape[1])
+
+    @property
     def is_object(self) -> npt.NDArray[np.bool_]:
-        """(n_events, 18): False where a slot is padding."""
+        """(n_events, max_objects): False where a slot is padding."""
         return np.asarray(self.tag != PADDING_TAG)
 
     @property
@@ -129,8 +135,7 @@ class EventSet:
     @property
     def ht_mev(self) -> npt.NDArray[np.float64]:
         """(n_events,): scalar sum of the pT of jets and b-jets."""
-        is_jet = (self.tag == 1) | (self.tag == 2)
-        return np.asarray(np.where(is_jet, self.pt_mev, 0).sum(axis=1, dtype=np.float64))
+        return np.asarray(np.where(np.array(IS_JET)[self.tag], self.pt_mev, 0).sum(axis=1, dtype=np.float64))
 
     @property
     def sum_pt_mev(self) -> npt.NDArray[np.float64]:
@@ -140,11 +145,11 @@ class EventSet:
     @property
     def n_b_jets(self) -> npt.NDArray[np.int64]:
         """(n_events,): number of b-tagged jets."""
-        return np.asarray((self.tag == 2).sum(axis=1))
+        return np.asarray(np.array(IS_B_JET)[self.tag].sum(axis=1))
 
     @property
     def n_cut_events(self) -> int:
-        """Events that had more than 18 objects."""
+        """Events that had more than ``max_objects`` objects."""
         return int(np.count_nonzero(self.n_dropped))
 
     @property
@@ -176,6 +181,18 @@ class EventSet:
         for start in range(0, len(self), n_events):
             yield self[start : start + n_events]
 
+    def with_max_objects(self, max_objects: int) -> EventSet:
+        """Return the same events with another number of slots, at least as many as an event has objects."""
+        n_more = max_objects - self.max_objects
+        if not n_more:
+            return self
+        most = int(self.n_objects.max(initial=0))
+        if most > max_objects:
+            raise UsageError(f"max_objects is {max_objects}, and an event has {most} objects")
+        columns = {name: getattr(self, name)[:, :max_objects] for name in OBJECT_COLUMNS}
+        padded = {name: np.pad(values, ((0, 0), (0, max(n_more, 0)))) for name, values in columns.items()}
+        return replace(self, **padded)  # type: ignore[arg-type]
+
     def with_label(self, label: int) -> EventSet:
         """Return the same events, all labelled ``label``."""
         if label not in LABEL_NAMES:
@@ -204,13 +221,13 @@ class EventSet:
         processes = ", ".join(f"{word} {n:,}" for word, n in self.process_names.counts().items())
         labels = ", ".join(f"{int((self.label == k).sum()):,} {LABEL_NAMES[k]}" for k in np.unique(self.label)[::-1])
         in_gev = [np.median(column) / 1e3 for column in (self.met_mev, self.ht_mev)]
-        objects = ", ".join(f"{name} {(self.tag == tag).sum(1).mean():.2f}" for tag, (_, name) in OBJECTS.items())
+        objects = ", ".join(f"{one.name} {(self.tag == tag).sum(1).mean():.2f}" for tag, one in OBJECTS.items())
         return (
             f"EventSet: {len(self):,} events ({labels})\n"
             f"  processes: {processes}\n"
             f"  median: {np.median(self.n_objects):.0f} objects, MET {in_gev[0]:.0f} GeV, HT {in_gev[1]:.0f} GeV\n"
             f"  mean per event: {objects}\n"
-            f"  events cut to {MAX_OBJECTS} objects: {self.n_cut_events:,}"
+            f"  events cut to {self.max_objects} objects: {self.n_cut_events:,}"
         )
 
 
@@ -238,6 +255,8 @@ def concatenate_events(parts: Sequence[EventSet]) -> EventSet:
     parts = [part for part in parts if len(part)]
     if len(parts) <= 1:
         return parts[0] if parts else EventSet.empty()
+    width = max(part.max_objects for part in parts)
+    parts = [part.with_max_objects(width) for part in parts]
     joined: dict[str, object] = {}
     for field in fields(EventSet):
         values = [getattr(part, field.name) for part in parts]

@@ -1,29 +1,93 @@
-"""The one table of object tags, symbols, units and physical limits."""
+"""The one table of object types, and the units and physical limits of reconstructed objects.
+
+A further type is one row of ``OBJECT_TYPES``, and a branch of the reader that finds such objects.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
+#: Objects kept of an event, those of largest pT, unless more are asked for.
 MAX_OBJECTS = 18
 
 #: Tag of an empty slot.
 PADDING_TAG = 0
+#: Tags are below this.
+TAG_LIMIT = 32
+#: What stands for MET where the positions of an event have types: beyond all tags, however many there are.
+MET_TYPE = TAG_LIMIT
 
-#: tag -> (canonical symbol, name in words); the tag follows the charge in the symbol.
-OBJECTS: dict[int, tuple[str, str]] = {
-    1: ("j", "jet"),
-    2: ("b", "b-jet"),
-    3: ("e-", "electron"),
-    4: ("e+", "positron"),
-    5: ("m-", "muon"),
-    6: ("m+", "antimuon"),
-    7: ("g", "photon"),
-}
-N_TAGS = len(OBJECTS)
 
+@dataclass(frozen=True)
+class ObjectType:
+    """A type of reconstructed object.
+
+    Attributes
+    ----------
+    tag
+        Number in events, tables and models: never changed, and used for no other type.
+    symbols
+        Spellings in text files, the canonical one first.
+    name
+        Label in figures, tables and messages; models are saved with the names of the types that they know.
+    family
+        Types of the same particle: jets with and without b-tag, both charges of a lepton.
+    charge
+        Electric charge.
+    is_b_jet
+        Whether it is a jet with a b-tag.
+    """
+
+    tag: int
+    symbols: tuple[str, ...]
+    name: str
+    family: str
+    charge: int = 0
+    is_b_jet: bool = False
+
+
+OBJECT_TYPES = (
+    ObjectType(1, ("j",), "jet", family="jet"),
+    ObjectType(2, ("b",), "b-jet", family="jet", is_b_jet=True),
+    ObjectType(3, ("e-",), "electron", family="electron", charge=-1),
+    ObjectType(4, ("e+",), "positron", family="electron", charge=+1),
+    ObjectType(5, ("m-", "mu-"), "muon", family="muon", charge=-1),
+    ObjectType(6, ("m+", "mu+"), "antimuon", family="muon", charge=+1),
+    ObjectType(7, ("g",), "photon", family="photon"),
+)
+#: Types that every model knows; it knows others if they are among its training events.
+COMMON_TYPES = ("jet", "b-jet", "electron", "positron", "muon", "antimuon", "photon")
+
+#: By tag, rising.
+OBJECTS: dict[int, ObjectType] = {one.tag: one for one in OBJECT_TYPES}
+#: By name.
+TAGS: dict[str, int] = {one.name: one.tag for one in OBJECT_TYPES}
 #: Every accepted spelling of an object in a text file -> tag.
-SYMBOL_TAGS: dict[str, int] = {symbol: tag for tag, (symbol, _) in OBJECTS.items()} | {"mu-": 5, "mu+": 6}
+SYMBOL_TAGS: dict[str, int] = {symbol: one.tag for one in OBJECT_TYPES for symbol in one.symbols}
+KNOWN_TAGS = ", ".join(f"{tag} {one.name}" for tag, one in OBJECTS.items())
+
+#: Tags of electrons and muons: one row per family, negative and positive.
+LEPTON_TAGS = tuple(
+    tuple(next(one.tag for one in OBJECT_TYPES if (one.family, one.charge) == (family, charge)) for charge in (-1, +1))
+    for family in ("electron", "muon")
+)
+
+
+def by_tag(holds: Callable[[ObjectType], bool]) -> tuple[bool, ...]:
+    """(33,): for each tag, whether ``holds`` is true of its type; False for padding and MET.
+
+    >>> [tag for tag, is_positive in enumerate(by_tag(lambda one: one.charge > 0)) if is_positive]
+    [4, 6]
+    """
+    return tuple(tag in OBJECTS and holds(OBJECTS[tag]) for tag in range(TAG_LIMIT + 1))
+
+
+IS_OBJECT = by_tag(bool)
+IS_JET = by_tag(lambda one: one.family == "jet")
+IS_B_JET = by_tag(lambda one: one.is_b_jet)
 
 Unit = Literal["MeV", "GeV", "log-MeV", "log-GeV"]
 UNITS: tuple[Unit, ...] = ("MeV", "GeV", "log-MeV", "log-GeV")

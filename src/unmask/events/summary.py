@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.events.event_set import LABEL_NAMES, EventSet
-from unmask.events.objects import OBJECTS
+from unmask.events.objects import OBJECTS, TAG_LIMIT
 
 # Quartiles come from a histogram of logarithms, so that memory does not grow with the events; a bin is 0.1 % wide.
 _LOG_EDGES = np.arange(np.log(1.0), np.log(1e8), 1e-3)
@@ -43,7 +43,7 @@ class EventSummary:
     labels: Counter[str] = field(default_factory=Counter)
     sum_of_weights: float = 0.0
     multiplicity: Counter[int] = field(default_factory=Counter)
-    n_of_tag: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(OBJECTS) + 1, np.int64))
+    n_of_tag: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(TAG_LIMIT, np.int64))
     met: _Quartiles = field(default_factory=_Quartiles)
     ht: _Quartiles = field(default_factory=_Quartiles)
 
@@ -76,8 +76,8 @@ class EventSummary:
             "labels": dict(self.labels),
             "sum_of_weights": self.sum_of_weights,
             "n_events_with_n_objects": {str(k): self.multiplicity[k] for k in sorted(self.multiplicity)},
-            "mean_objects_per_event": {name: int(self.n_of_tag[tag]) / n for tag, (_, name) in OBJECTS.items()},
+            "mean_objects_per_event": {one.name: int(self.n_of_tag[tag]) / n for tag, one in OBJECTS.items()},
             "met_quartiles_gev": self.met.in_gev() if self.n_events else [],
             "ht_quartiles_gev": self.ht.in_gev() if self.n_events else [],
-            "n_events_cut_to_18_objects": self.n_cut_events,
+            "n_cut_events": self.n_cut_events,
         }

@@ -14,11 +14,13 @@ import pyarrow as pa
 
 from unmask.events.build import FlatEvents
 from unmask.events.event_set import Names
-from unmask.events.objects import MAX_OBJECTS, N_TAGS, PADDING_TAG
+from unmask.events.objects import KNOWN_TAGS, OBJECTS, PADDING_TAG
 from unmask.io.array_files import HDF5_MAGIC, ZIP_MAGIC, read_hdf5_rows, read_npz_rows
 from unmask.io.source import Chunk, Source, to_mev
 from unmask.io.text import Lines, decode_line, parse_number, read_table, stream_lines
 
+#: Slots for objects of this layout.
+MAX_OBJECTS = 18
 _MET, _MET_PHI, _FIRST_OBJECT = MAX_OBJECTS, MAX_OBJECTS + 1, MAX_OBJECTS + 2
 #: E, pT, eta, phi
 _N_KINEMATICS = 4
@@ -124,12 +126,12 @@ def _to_chunk(
 ) -> Chunk:
     """Turn a table of 92 columns into events; rows with a tag that is none go to ``source.bad``."""
     tag = values[:, :MAX_OBJECTS]
-    is_tag = (tag >= 0) & (tag <= N_TAGS) & (tag == np.floor(tag))
+    is_tag = np.isin(tag, [PADDING_TAG, *OBJECTS])
     is_good = is_tag.all(axis=1)
     if not is_good.all():
         first = int(np.argmin(is_good))
         slot = int(np.argmin(is_tag[first]))
-        message = f"{COLUMN_NAMES[slot]} is {tag[first, slot]:.6g}; accepted: a whole number from 0 to {N_TAGS}"
+        message = f"{COLUMN_NAMES[slot]} is {tag[first, slot]:.6g}; accepted: 0 for an empty slot, {KNOWN_TAGS}"
         source.bad.add("bad tag", source.error(message, place(first)), int(np.count_nonzero(~is_good)))
     kept = np.flatnonzero(is_good)
     values, tag = values[kept], tag[kept]

@@ -20,7 +20,7 @@ from unmask.errors import ArtifactError, UsageError
 from unmask.events.build import FLAT_COLUMNS, FlatEvents
 from unmask.events.columns import IDENTITY_TYPES, identity_from_arrow, identity_to_arrow
 from unmask.events.event_set import LABEL_NAMES, EventSet, Names, concatenate_events
-from unmask.events.objects import N_TAGS
+from unmask.events.objects import IS_OBJECT, KNOWN_TAGS, MAX_OBJECTS, TAG_LIMIT
 from unmask.io.source import Chunk, Source
 from unmask.tables import TableKind, TableWriter, open_table
 
@@ -47,24 +47,32 @@ class EventsWriter:
 
     def __init__(self, path: str | Path, *, provenance: dict[str, Json] | None = None) -> None:
         self.n_events = 0
-        self._table = TableWriter(path, EVENTS_TABLE, {"provenance": provenance or {}})
+        self.path, self.provenance = path, provenance or {}
+        self._table: TableWriter | None = None  # opened when the first events tell how many objects they hold
+        self._max_objects = MAX_OBJECTS
         self._waiting: list[EventSet] = []
         self._n_waiting = 0
 
     def __enter__(self) -> Self:
-        self._table.__enter__()
         return self
 
     def __exit__(self, *failure: Any) -> None:
         if failure[0] is not None:
-            self._table.__exit__(*failure)
+            if self._table is not None:
+                self._table.__exit__(*failure)
             return
         with ExitStack() as stack:
-            stack.push(self._table.__exit__)
+            stack.push(self._opened(MAX_OBJECTS).__exit__)
             self._write_row_group(self._n_waiting)
 
     def write(self, events: EventSet) -> None:
         """Append events; small parts are joined into row groups of a useful size."""
+        self._opened(events.max_objects)
+        if events.max_objects > self._max_objects:
+            raise UsageError(
+                f"{self.path}: events with max_objects={events.max_objects} after others with {self._max_objects}; "
+                "read all files with the same max_objects"
+            )
         self.n_events += len(events)
         for part in events.chunks(_ROW_GROUP_EVENTS):
             self._waiting.append(part)
@@ -72,11 +80,18 @@ class EventsWriter:
             if self._n_waiting >= _ROW_GROUP_EVENTS:
                 self._write_row_group(_ROW_GROUP_EVENTS)
 
+    def _opened(self, max_objects: int) -> TableWriter:
+        if self._table is None:
+            self._max_objects = max_objects
+            facts = {"max_objects": max_objects, "provenance": self.provenance}
+            self._table = TableWriter(self.path, EVENTS_TABLE, facts).__enter__()
+        return self._table
+
     def _write_row_group(self, n_events: int) -> None:
         joined = concatenate_events(self._waiting)
         self._waiting, self._n_waiting = [joined[n_events:]], self._n_waiting - n_events
         if n_events:
-            self._table.write(_to_arrow(joined[:n_events]))
+            self._opened(self._max_objects).write(_to_arrow(joined[:n_events]))
 
 
 def write_events(
@@ -113,7 +128,8 @@ def stream(source: Source) -> Iterator[Chunk]:
     if source.options.unit not in (None, "MeV"):
         raise UsageError(f"{source.path}: an events file of unmask is in MeV; leave out the unit {source.options.unit}")
     columns = list(EVENTS_TABLE.columns)
-    with open_table(source.path, EVENTS_TABLE) as (file, _):
+    with open_table(source.path, EVENTS_TABLE) as (file, facts):
+        max_objects = source.options.max_objects or int(facts.get("max_objects", MAX_OBJECTS))
         first, last = source.options.entries or (0, file.metadata.num_rows)
         row_groups, position = _row_groups(file, first, last)
         for batch in file.iter_batches(
@@ -121,7 +137,7 @@ def stream(source: Source) -> Iterator[Chunk]:
         ):
             before, end = max(first - position, 0), min(last - position, len(batch))
             if before < end:
-                yield _to_chunk(batch.slice(before, end - before), position + before, source)
+                yield _to_chunk(batch.slice(before, end - before), position + before, max_objects, source)
                 source.progress((position + end - first) / (last - first))
             position += len(batch)
 
@@ -134,7 +150,7 @@ def _row_groups(file: pq.ParquetFile, first: int, last: int) -> tuple[list[int],
     return chosen.tolist(), int(start[chosen[0]]) if len(chosen) else 0
 
 
-def _to_chunk(batch: pa.RecordBatch, first: int, source: Source) -> Chunk:
+def _to_chunk(batch: pa.RecordBatch, first: int, max_objects: int, source: Source) -> Chunk:
     """Turn a batch into events; rows that contradict themselves go to ``source.bad``."""
     position = first + np.arange(len(batch), dtype=np.int64)
     for reason, find_bad, accepted in _ROW_RULES:
@@ -153,7 +169,7 @@ def _to_chunk(batch: pa.RecordBatch, first: int, source: Source) -> Chunk:
         **{name: batch[name].to_numpy() for name in _EVENT_TYPES},
         **{name: batch[name].flatten().to_numpy() for name in _OBJECT_TYPES},
     )
-    return Chunk(events, lambda index: f"row {position[index]}")
+    return Chunk(events, lambda index: f"row {position[index]}", max_objects)
 
 
 def _list_lengths(column: pa.ListArray) -> npt.NDArray[np.int64]:
@@ -178,7 +194,7 @@ def _has_unequal_lists(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
 
 def _has_bad_tag(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     tag = batch["tag"].flatten().to_numpy()
-    return _any_element(batch["tag"], (tag < 1) | (tag > N_TAGS))
+    return _any_element(batch["tag"], ~np.array(IS_OBJECT)[np.minimum(tag, TAG_LIMIT)])
 
 
 def _has_bad_label(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
@@ -196,6 +212,6 @@ def _any_element(column: pa.ListArray, is_set: npt.NDArray[np.bool_]) -> npt.NDA
 _ROW_RULES: tuple[tuple[str, Callable[[pa.RecordBatch], npt.NDArray[np.bool_]], str], ...] = (
     ("a missing value", _has_gap, "a value in every column"),
     ("lists of unequal lengths", _has_unequal_lists, f"{', '.join(FLAT_COLUMNS)} of one length"),
-    ("an unknown tag", _has_bad_tag, f"1 to {N_TAGS}"),
+    ("an unknown tag", _has_bad_tag, KNOWN_TAGS),
     ("an unknown label", _has_bad_label, ", ".join(map(str, LABEL_NAMES))),
 )

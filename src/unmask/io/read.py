@@ -11,6 +11,7 @@ from unmask.errors import BadDataError, UsageError, nearest
 from unmask.events.build import to_event_set
 from unmask.events.checks import BadEvents, check_events
 from unmask.events.event_set import UNKNOWN, EventSet, concatenate_events
+from unmask.events.objects import MAX_OBJECTS
 from unmask.io.kinds import KINDS, ROOT_KINDS, Kind
 from unmask.io.source import Reader, ReadOptions, Source, damaged, open_text
 
@@ -75,13 +76,14 @@ def stream_events(
         raise UsageError(f"{path}: some entries alone are read from {', '.join(SEEKABLE_KINDS)} files, not {kind}")
     reader = _reader(kind)
     label = UNKNOWN if options.label is None else options.label
+    max_objects = options.max_objects or MAX_OBJECTS
     n_events, n_skipped_before = 0, source.bad.n_skipped
     for chunk in reader(source):
         events = check_events(chunk.events, path=path, place=chunk.place, bad=source.bad)
         n_events += len(events)
         if not len(events):
             continue
-        event_set = to_event_set(events, file=path.name, label=label)
+        event_set = to_event_set(events, file=path.name, label=label, max_objects=chunk.max_objects or max_objects)
         yield event_set if options.label is None else event_set.with_label(options.label)
     if not n_events and source.bad.n_skipped == n_skipped_before:
         raise source.error("the file holds no events")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from unmask.errors import UsageError
 from unmask.events.build import FLAT_COLUMNS, FlatEvents
 from unmask.events.event_set import Names
-from unmask.events.objects import Unit
+from unmask.events.objects import LEPTON_TAGS, TAGS, Unit
 from unmask.io.root_file import Entries, detect_root_kind, open_root, pick_tree
 from unmask.io.selections import (
     OBJECT_KINDS,
@@ -31,9 +31,8 @@ IntArray = npt.NDArray[np.int64]
 
 #: Masses in MeV. Files round that of a light particle, or leave it out; jets bring their own.
 _MASS_MEV = {"electron": 0.511, "muon": 105.66, "photon": 0.0}
-#: Tag of a particle of charge -1; the antiparticle has the next one.
-_LEPTON_TAGS = {"electron": 3, "muon": 5}
-_JET_TAG, _B_JET_TAG, _PHOTON_TAG = 1, 2, 7
+#: Tags of a negative and a positive lepton.
+_LEPTON_TAGS = dict(zip(("electron", "muon"), LEPTON_TAGS, strict=True))
 
 
 @dataclass(frozen=True)
@@ -173,16 +172,17 @@ def _select(entries: Entries, layout: Layout, kind: ObjectKind, selection: Objec
     for name in available(selection.identification)[:1]:
         is_kept &= column(name) >= selection.identification[name]
 
-    tag = np.full(len(pt), _PHOTON_TAG, np.uint8)
+    tag = np.full(len(pt), TAGS["photon"], np.uint8)
     if kind in _LEPTON_TAGS:
-        tag = (_LEPTON_TAGS[kind] + (column(layout.columns["charge"]) > 0)).astype(np.uint8)
+        negative, positive = _LEPTON_TAGS[kind]
+        tag = np.where(column(layout.columns["charge"]) > 0, positive, negative).astype(np.uint8)
     elif kind == "jet":
-        tag[:] = _JET_TAG
+        tag[:] = TAGS["jet"]
         is_open = np.ones(len(pt), np.bool_)  # no tagger has given a score yet
         for name in available(selection.b_tag):
             score, limit = column(name), selection.b_tag[name]
             is_b = (score.astype(np.int64) & int(limit)) != 0 if layout.b_tag_is_bits else score > limit
-            tag[is_open & is_b] = _B_JET_TAG
+            tag[is_open & is_b] = TAGS["b-jet"]
             is_open &= ~(score >= layout.min_b_score)
             if not is_open.any():
                 break

@@ -35,6 +35,8 @@ class ReadOptions:
     process : process name for all events; None takes the file's own, or the file's name.
     label : 0 background, 1 signal, -1 unknown; None keeps the label of a Parquet file, else unknown.
     chunk_events : about how many events are held in memory at a time.
+    max_objects : most objects kept of an event, those of largest pT; None keeps as many as an events file of unmask
+        has room for, else 18.
     tree : name of the TTree or RNTuple, where a ROOT file has several.
     dataset : name of the array, where an HDF5 or NPZ file has several.
     selection : changes to the table of object selections of the ROOT readers, ``{"jet": {"min_pt_gev": 30}}``.
@@ -45,6 +47,7 @@ class ReadOptions:
     process: str | None = None
     label: int | None = None
     chunk_events: int = 50_000
+    max_objects: int | None = None
     tree: str | None = None
     dataset: str | None = None
     selection: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -72,10 +75,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some events of a file; ``place`` says in words where the i-th of them stands."""
+    """Some events of a file; ``place`` gives the line, row or entry of the i-th.
+
+    ``max_objects`` is that of a file whose events were cut before, unless the options name another.
+    """
 
     events: FlatEvents
     place: Callable[[int], str]
+    max_objects: int | None = None
 
 
 Reader = Callable[[Source], Iterator[Chunk]]

@@ -11,6 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from unmask.errors import UsageError, nearest
+from unmask.events.objects import MET_TYPE
+from unmask.events.schema import EventSchema
+from unmask.networks.event_tensors import forces_between
 from unmask.networks.pair_features import N_KINEMATIC, log_couplings, pair_index, pair_kinematics, wrapped
 from unmask.networks.particle_transformer import ParticleTransformer, masked_sum_of_rows
 from unmask.networks.transformer import TransformerLayer
@@ -54,8 +57,8 @@ class EventNetwork(nn.Module, ABC):
     """From events to ``n_out`` numbers each; :func:`make_event_network` makes one.
 
     An event is a row of positions, the missing energy first and then the objects: kinematics (batch, n, 4), which are
-    log(E / MeV), log(pT / MeV), eta and phi, and types (batch, n), 0 for padding, 1 to ``n_types`` - 1 for objects and
-    ``n_types`` for the missing energy. :meth:`standardise` turns them into *inputs* of about unit width, by what
+    log(E / MeV), log(pT / MeV), eta and phi, and types (batch, n), 0 for padding, tags for objects and ``MET_TYPE``
+    for the missing energy. :meth:`standardise` turns them into *inputs* of about unit width, by what
     :meth:`measure` learnt. What stands at padding never matters.
     """
 
@@ -111,12 +114,11 @@ class SetNetwork(EventNetwork):
         size: Size,
         *,
         n_out: int,
-        n_positions: int,
-        forces: Tensor,
+        schema: EventSchema,
         dropout: float,
         biases: bool,
     ) -> None:
-        n_types = len(forces) - 1
+        n_positions, n_types = 1 + schema.max_objects, len(schema.types) + 1
         n_pair_features = {"part-pairs": N_KINEMATIC, "part-sm": N_KINEMATIC + 1}.get(backbone, 0)
         n_features = N_KINEMATICS + 1 + n_types  # phi as cosine and sine
         body: nn.Module
@@ -139,8 +141,10 @@ class SetNetwork(EventNetwork):
         super().__init__(body, size.hidden, n_out, biases)
         self.n_pair_features = n_pair_features
         self.has_couplings = backbone == "part-sm"
-        self.register_buffer("forces", forces.long(), persistent=False)
-        self.register_buffer("type_numbers", torch.arange(1, n_types + 1), persistent=False)
+        self.register_buffer("forces", forces_between().long(), persistent=False)
+        self.register_buffer(
+            "type_numbers", torch.tensor([*(one.tag for one in schema.types), MET_TYPE]), persistent=False
+        )
         # The missing energy has no energy of its own beside its magnitude, and no eta.
         is_used = torch.ones(n_positions, N_KINEMATICS, dtype=torch.bool)
         is_used[0, LOG_ENERGY] = is_used[0, ETA] = False
@@ -224,8 +228,8 @@ class FlatNetwork(EventNetwork):
     mean: Tensor
     std: Tensor
 
-    def __init__(self, size: Size, *, n_out: int, n_positions: int, dropout: float, biases: bool) -> None:
-        n_columns = 2 + (N_KINEMATICS + 1) * (n_positions - 1)
+    def __init__(self, size: Size, *, n_out: int, schema: EventSchema, dropout: float, biases: bool) -> None:
+        n_columns = 2 + (N_KINEMATICS + 1) * schema.max_objects
         super().__init__(_mlp((n_columns, *size.mlp), dropout), size.mlp[-1], n_out, biases)
         self.register_buffer("mean", torch.zeros(n_columns))
         self.register_buffer("std", torch.ones(n_columns))
@@ -252,12 +256,11 @@ def make_event_network(
     size: SizeName,
     *,
     n_out: int,
-    n_positions: int,
-    forces: Tensor,
+    schema: EventSchema = EventSchema(),
     dropout: float = 0.0,
     biases: bool = True,
 ) -> EventNetwork:
-    """Make a network for events of ``n_positions``.
+    """Make a network for whole events.
 
     Parameters
     ----------
@@ -266,12 +269,12 @@ def make_event_network(
         "mlp" (on the event as one row of columns).
     size : "published"; "light", of about 0.2 million parameters; "small", of about 10,000; "tiny", of about 5,000.
     n_out : numbers for each event.
-    forces : (n_types + 1, n_types + 1), the :class:`~unmask.networks.pair_features.Force` between two types.
+    schema : object types that the network knows, and objects per event that it has room for.
     biases : False for a network without any constant that is learned (no biases of layers and norms, no class token),
         whose output is not bounded and grows with the number of objects, which a mean over them would hide.
 
-    >>> network = make_event_network("part-sm", "tiny", n_out=1, n_positions=3, forces=torch.zeros(9, 9))
-    >>> network(torch.zeros(5, 3, 4), torch.tensor([[8, 1, 0]]).expand(5, 3)).shape
+    >>> network = make_event_network("part-sm", "tiny", n_out=1, schema=EventSchema(max_objects=2))
+    >>> network(torch.zeros(5, 3, 4), torch.tensor([[MET_TYPE, 1, 0]]).expand(5, 3)).shape
     torch.Size([5, 1])
     """
     if backbone not in BACKBONES:
@@ -281,13 +284,12 @@ def make_event_network(
     if not 0 <= dropout < 1:
         raise UsageError(f"dropout is {dropout}; accepted: from 0 to below 1")
     if backbone == "mlp":
-        return FlatNetwork(SIZES[size], n_out=n_out, n_positions=n_positions, dropout=dropout, biases=biases)
+        return FlatNetwork(SIZES[size], n_out=n_out, schema=schema, dropout=dropout, biases=biases)
     return SetNetwork(
         backbone,
         SIZES[size],
         n_out=n_out,
-        n_positions=n_positions,
-        forces=forces,
+        schema=schema,
         dropout=dropout,
         biases=biases,
     )

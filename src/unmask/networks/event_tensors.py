@@ -10,27 +10,21 @@ import torch
 from torch import Tensor
 
 from unmask.events.event_set import EventSet
-from unmask.events.objects import MAX_OBJECTS, OBJECTS
-from unmask.networks.kinematic_features import EVENT_TYPE, N_POSITIONS, kinematics_of
+from unmask.events.objects import MET_TYPE, OBJECTS
+from unmask.networks.kinematic_features import kinematics_of
 from unmask.networks.pair_features import Force
-
-__all__ = ["EVENT_TYPE", "MAX_OBJECTS", "N_POSITIONS", "EventTensors", "event_tensors", "forces_between"]
-
-_TAGS = {name: tag for tag, (_, name) in OBJECTS.items()}
-_JETS = {_TAGS["jet"], _TAGS["b-jet"]}
-_LEPTON_PAIRS = [(_TAGS["electron"], _TAGS["positron"]), (_TAGS["muon"], _TAGS["antimuon"])]
 
 
 class EventTensors(NamedTuple):
-    """Events, the missing energy first and then the objects: what a network takes, one row an event.
+    """Events, the missing energy first and then the objects: what a network takes, one row per event.
 
     Attributes
     ----------
-    kinematics : (n_events, 19, 4) float32
+    kinematics : (n_events, 1 + max_objects, 4) float32
         log(E / MeV), log(pT / MeV), eta, phi; for the missing energy the first two are log(MET / MeV) and eta is 0.
         All are 0 at padding.
-    types : (n_events, 19) uint8
-        8 for the missing energy, then the objects' tags; 0 for padding.
+    types : (n_events, 1 + max_objects) uint8
+        ``MET_TYPE`` for the missing energy, then the objects' tags; 0 for padding.
     """
 
     kinematics: Tensor
@@ -50,7 +44,7 @@ def event_tensors(events: EventSet) -> EventTensors:
     >>> from unmask import load_sample
     >>> kinematics, types = event_tensors(load_sample("gluino")[:2])
     >>> kinematics.shape, types[:, 0].tolist()
-    (torch.Size([2, 19, 4]), [8, 8])
+    (torch.Size([2, 19, 4]), [32, 32])
     """
     found = kinematics_of(events)
     assert found.types is not None
@@ -61,18 +55,17 @@ def event_tensors(events: EventSet) -> EventTensors:
 
 
 def forces_between() -> Tensor:
-    """(9, 9): the force of the Standard Model between each two types, padding and the missing energy included.
+    """(33, 33): the force of the Standard Model between each two types, padding and the missing energy included.
 
     Strong between jets (quarks and gluons); electromagnetic between a photon and what is charged, leptons and the
     quarks of jets; weak between leptons of the same flavour and opposite charge, as from a Z.
     """
-    forces = torch.full((EVENT_TYPE + 1, EVENT_TYPE + 1), int(Force.NONE))
-    photon = _TAGS["photon"]
-    for one, other in product(OBJECTS, OBJECTS):
-        if {one, other} <= _JETS:
-            forces[one, other] = Force.STRONG
-        elif (one == photon) != (other == photon):
-            forces[one, other] = Force.ELECTROMAGNETIC
-        elif tuple(sorted((one, other))) in _LEPTON_PAIRS:
-            forces[one, other] = Force.WEAK
+    forces = torch.full((MET_TYPE + 1, MET_TYPE + 1), int(Force.NONE))
+    for one, other in product(OBJECTS.values(), OBJECTS.values()):
+        if one.family == other.family == "jet":
+            forces[one.tag, other.tag] = Force.STRONG
+        elif (one.family == "photon") != (other.family == "photon"):
+            forces[one.tag, other.tag] = Force.ELECTROMAGNETIC
+        elif one.family == other.family and one.charge * other.charge < 0:
+            forces[one.tag, other.tag] = Force.WEAK
     return forces

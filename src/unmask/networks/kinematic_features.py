@@ -10,13 +10,8 @@ import numpy.typing as npt
 
 from unmask.errors import BadDataError
 from unmask.events.event_set import EventSet
-from unmask.events.objects import MAX_OBJECTS, MIN_PT_MEV, N_TAGS
+from unmask.events.objects import MET_TYPE, MIN_PT_MEV
 
-#: The event as a whole (its MET), then the objects.
-N_POSITIONS = 1 + MAX_OBJECTS
-#: Type of the first position; the objects have their tags.
-EVENT_TYPE = N_TAGS + 1
-N_TYPES = N_TAGS + 1
 #: log E, log pT, eta and phi.
 N_FEATURES = 4
 #: MET has no lower bound and its logarithm none either; below this it is noise in any detector.
@@ -30,7 +25,7 @@ FloatArray = npt.NDArray[np.float32]
 class Kinematics(NamedTuple):
     """Physical features of positions: the first of an event is its MET (energy and pT both MET, eta 0), then objects.
 
-    All arrays are (n_events, 19), zero at padding. ``types`` are the objects' tags, 8 for the event itself, or None
+    All arrays are (n_events, 1 + max_objects), zero at padding. ``types`` are the objects' tags, ``MET_TYPE``, or None
     where they are not known.
     """
 
@@ -54,8 +49,8 @@ def wrap_phi(phi: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float32]:
 
 
 def types_of(events: EventSet) -> npt.NDArray[np.uint8]:
-    """(n_events, 19): the event's type, then the objects' tags; 0 for padding."""
-    return np.concatenate([np.full((len(events), 1), EVENT_TYPE, np.uint8), events.tag], axis=1)
+    """(n_events, 1 + max_objects): the type of MET, then the objects' tags; 0 for padding."""
+    return np.concatenate([np.full((len(events), 1), MET_TYPE, np.uint8), events.tag], axis=1)
 
 
 def kinematics_of(events: EventSet) -> Kinematics:
@@ -107,7 +102,7 @@ class FeatureScale:
         return cls(mean.astype(np.float32), std.astype(np.float32))
 
     def features_of(self, events: EventSet) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
-        """Standardised features (n_events, 19, 4), zero at padding, and which positions are real (n_events, 19)."""
+        """Standardised features (n_events, 1 + max_objects, 4), zero at padding, and which positions are real."""
         is_real = types_of(events) != 0
         features = (_features(kinematics_of(events), is_real) - self.mean) / self.std
         return np.where(is_real[..., None], features, np.float32(0)), is_real

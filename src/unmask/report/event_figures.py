@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from unmask.errors import UsageError
 from unmask.events.event_set import BACKGROUND, SIGNAL, UNKNOWN, EventSet
-from unmask.events.objects import MAX_OBJECTS
 from unmask.report.style import (
     BACKGROUND_COLOUR,
     SIGNAL_COLOUR,
@@ -35,7 +34,7 @@ def draw_events(events: EventSet, *, signal: str = "signal", style: Style = "pla
     if not len(events):
         raise UsageError("there are no events to plot")
     with new_figure(2, 3, (9, 5), style=style) as (drawing, axes):
-        whole = np.arange(-0.5, MAX_OBJECTS + 1)
+        whole = np.arange(-0.5, events.max_objects + 1)
         panels: list[tuple[str, npt.NDArray[Any], npt.NDArray[np.float64]]] = [
             ("objects in the event", events.n_objects, whole),
             ("b-jets", events.n_b_jets, np.arange(-0.5, 9)),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from unmask.events.objects import N_TAGS, OBJECTS
+from unmask.events.objects import MET_TYPE, OBJECTS
 from unmask.report.style import (
     BACKGROUND_COLOUR,
     SIGNAL_COLOUR,
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.floating[Any]]
 
 #: What a token stands for beside an object with its tag; 0 is an empty slot.
-MET_TYPE = N_TAGS + 1
-MET_PHI_TYPE = N_TAGS + 2
-TYPE_NAMES = {tag: name for tag, (_, name) in OBJECTS.items()} | {MET_TYPE: "MET", MET_PHI_TYPE: "MET phi"}
+MET_PHI_TYPE = MET_TYPE + 1
+TYPE_NAMES = {tag: one.name for tag, one in OBJECTS.items()} | {MET_TYPE: "MET", MET_PHI_TYPE: "MET phi"}
 
 
 class TokenCounter:
@@ -163,8 +162,8 @@ def mean_type_losses(
     type_code : (n_events, sequence), keys of ``TYPE_NAMES``; tokens with other codes (empty slots) are left out.
     weight : (n_events,)
 
-    >>> mean_type_losses(np.array([[1.0, 3.0], [2.0, 9.0]]), np.array([[1, 1], [1, 8]]), np.ones(2))
-    {1: (2.0, 0.0), 8: (9.0, 0.0)}
+    >>> mean_type_losses(np.array([[1.0, 3.0], [2.0, 9.0]]), np.array([[1, 1], [1, MET_TYPE]]), np.ones(2))
+    {1: (2.0, 0.0), 32: (9.0, 0.0)}
     """
     found = {}
     for code in TYPE_NAMES:

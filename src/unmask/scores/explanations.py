@@ -227,7 +227,8 @@ def _explained(most: MostAnomalous, i: int, explanation: Explanation) -> Explain
     events = most.events
     objects = [
         ExplainedObject(
-            *OBJECTS[int(events.tag[i, j])],
+            symbol=OBJECTS[int(events.tag[i, j])].symbols[0],
+            name=OBJECTS[int(events.tag[i, j])].name,
             pt_mev=round(float(events.pt_mev[i, j]), 1),
             eta=round(float(events.eta[i, j]), 4),
             phi=round(float(events.phi[i, j]), 4),

@@ -238,14 +238,14 @@ class EventReader:
             )
 
     def _stream(self, paths: Iterable[Path]) -> Iterator[tuple[Path, EventSet]]:
-        files, bad, n_cut = self.files, BadEvents(skip=self.files.skip_bad), 0
+        files, bad, n_cut, max_objects = self.files, BadEvents(skip=self.files.skip_bad), 0, 0
         for path in paths:
             with self.reporter.reading(path) as progress:
                 for events in stream_events(path, kind=files.kind, options=files.options, bad=bad, progress=progress):
-                    n_cut += events.n_cut_events
+                    n_cut, max_objects = n_cut + events.n_cut_events, events.max_objects
                     yield path, events
         if n_cut:
-            self.reporter.note(f"{n_cut:,} events had more than 18 objects and were cut to the 18 of largest pT")
+            self.reporter.note(f"{n_cut:,} events cut to their {max_objects} objects of largest pT")
         if bad.n_skipped:
             self.reporter.note("\n  ".join([f"skipped {bad.n_skipped:,} bad events:", *bad.summary()]))
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from unmask.errors import UsageError
 from unmask.events.event_set import BACKGROUND, SIGNAL, EventSet
+from unmask.events.objects import MET_TYPE
 from unmask.networks.kinematic_features import Kinematics, kinematics_of
 from unmask.report import token_figures
 from unmask.report.style import Drawing, Style
@@ -30,7 +31,7 @@ def token_drawings(tokenizer: Tokenizer, chunks: Iterable[EventSet], *, style: S
         tokens = tokenizer.encode(events)
         counter.add(tokens.tokens, tokens.label, tokens.weight)
         if some_background is None and (events.label == BACKGROUND).any():
-            some_background = events[events.label == BACKGROUND]
+            some_background = tokenizer.schema_.admit(events[events.label == BACKGROUND], "tokenizer")
     background, signal = counter.share(BACKGROUND), counter.share(SIGNAL)
     if background is None or some_background is None:
         raise UsageError("no event to draw is labelled background; label them with: unmask data convert --label")
@@ -67,7 +68,8 @@ def token_types(tokenizer: Tokenizer, events: EventSet) -> npt.NDArray[np.int64]
     """What each token (n_events, sequence) stands for: the tag of an object, or the MET or its direction."""
     of_event = tokenizer.event_positions
     types = np.zeros((len(events), tokenizer.sequence_length), np.int64)
-    types[:, [i for i in range(tokenizer.sequence_length) if i not in of_event]] = events.tag
+    tags = tokenizer.schema_.admit(events, "tokenizer").tag
+    types[:, [i for i in range(tokenizer.sequence_length) if i not in of_event]] = tags
     for position, name in of_event.items():
-        types[:, position] = token_figures.MET_TYPE if name == "MET" else token_figures.MET_PHI_TYPE
+        types[:, position] = MET_TYPE if name == "MET" else token_figures.MET_PHI_TYPE
     return types

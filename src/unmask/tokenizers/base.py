@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from unmask.artifacts import Artifact, Json, load_artifact, provenance, save_artifact
 from unmask.errors import ArtifactError, NotFittedError, UsageError
 from unmask.events.event_set import SIGNAL, EventSet
+from unmask.events.schema import EventSchema
 from unmask.tokenizers.token_set import PAD_ID, TokenSet
 
 __all__ = ["PAD_ID", "TokenSet", "Tokenizer", "check_background"]
@@ -31,6 +33,8 @@ class Tokenizer(ABC):
     #: Settings of earlier versions, which must be off in a saved tokenizer.
     _former_settings: ClassVar[tuple[str, ...]] = ()
 
+    #: Events that the tokenizer can encode: those like the events that it was fitted on.
+    schema_: EventSchema = EventSchema()
     #: What the tokenizer has learnt from: numbers of events, files and processes; None before :meth:`fit`.
     fitted_on_: dict[str, Json] | None = None
 
@@ -86,7 +90,8 @@ class Tokenizer(ABC):
     def encode(self, events: EventSet) -> TokenSet:
         """Turn events into tokens."""
         self._check_fitted()
-        return TokenSet.of(events, self._encode(events), self.n_codes)
+        admitted = self.schema_.admit(events, f"{self.kind} tokenizer")
+        return TokenSet.of(events, self._encode(admitted), self.n_codes)
 
     def encode_stream(self, chunks: Iterable[EventSet]) -> Iterator[TokenSet]:
         """Turn a stream of events into a stream of tokens, a chunk at a time."""
@@ -113,7 +118,7 @@ class Tokenizer(ABC):
     def save(self, folder: str | Path) -> None:
         """Write the fitted tokenizer to a folder of its own."""
         self._check_fitted()
-        made_by = provenance(fitted_on=self.fitted_on_, **self._facts())
+        made_by = provenance(fitted_on=self.fitted_on_, events=asdict(self.schema_), **self._facts())
         save_artifact(folder, Artifact(self.kind, self.settings(), self._arrays(), made_by))
 
     @classmethod
@@ -136,6 +141,7 @@ class Tokenizer(ABC):
                 raise ArtifactError(f"fitted with {name}, which this unmask does not have; fit it again", path=folder)
         try:
             tokenizer = cls(**settings)
+            tokenizer.schema_ = EventSchema.from_json(artifact.provenance["events"])
             tokenizer._restore(artifact.arrays, artifact.provenance)
             tokenizer.fitted_on_ = artifact.provenance["fitted_on"]
         except (TypeError, KeyError, ValueError) as error:
@@ -154,6 +160,7 @@ class Tokenizer(ABC):
                     "files": events.file_names.counts(),
                     "processes": events.process_names.counts(),
                 }
+        self.schema_ = EventSchema.of(*(events for events in (train, validation) if events is not None))
         return facts
 
     def _check_fitted(self) -> None:

@@ -8,8 +8,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from unmask.events.objects import OBJECTS
-from unmask.networks.kinematic_features import EVENT_TYPE, N_TYPES, Kinematics, wrap_phi
+from unmask.events.objects import MET_TYPE, OBJECTS
+from unmask.networks.kinematic_features import Kinematics, wrap_phi
 
 #: Types that make up less of a code than this are not named in its description.
 _NAMED_SHARE = 0.1
@@ -24,7 +24,7 @@ class CodeStatistics:
 
     Attributes
     ----------
-    type_counts : (n_codes, 9) int64, positions by type; the last is the event's MET, the first (padding) is 0.
+    type_counts : (n_codes, 33) int64, positions by type: tags, and ``MET_TYPE``; the first (padding) is 0.
     pt_gev, eta, phi : (n_codes, 3) float32; phi may leave [-pi, pi] so that the three are in order. NaN for a code that
         no position got.
     """
@@ -36,14 +36,14 @@ class CodeStatistics:
 
     @classmethod
     def measure(cls, kinematics: Kinematics, tokens: npt.NDArray[np.int32], n_codes: int) -> Self:
-        """Gather the positions (n_events, 19) by their tokens."""
+        """Gather the positions (n_events, sequence) by their tokens."""
         assert kinematics.types is not None, "measured on events, whose types are known"
         is_real = tokens != 0
         code, types = tokens[is_real].astype(np.int64) - 1, kinematics.types[is_real]
-        width = N_TYPES + 1
+        width = MET_TYPE + 1
         type_counts = np.bincount(code * width + types, minlength=n_codes * width).reshape(n_codes, width)
-        is_met_code = type_counts[:, EVENT_TYPE] > type_counts.sum(axis=1) / 2
-        is_typical = (types == EVENT_TYPE) == is_met_code[code]
+        is_met_code = type_counts[:, MET_TYPE] > type_counts.sum(axis=1) / 2
+        is_typical = (types == MET_TYPE) == is_met_code[code]
         by_code = np.argsort(code[is_typical], kind="stable")
         columns = [
             column[is_real][is_typical][by_code] for column in (kinematics.pt_mev / 1e3, kinematics.eta, kinematics.phi)
@@ -65,11 +65,11 @@ class CodeStatistics:
         n_positions = int(counts.sum())
         if not n_positions:
             return "a code that no background object had in training"
-        names = {tag: name for tag, (_, name) in OBJECTS.items()} | {EVENT_TYPE: "MET"}
+        names = {tag: one.name for tag, one in OBJECTS.items()} | {MET_TYPE: "MET"}
         share = counts / n_positions
         most_common = [int(t) for t in np.argsort(-counts, kind="stable")]
         named = most_common[:1] + [t for t in most_common[1:] if share[t] >= _NAMED_SHARE]
-        is_met = share[EVENT_TYPE] > 0.5
+        is_met = share[MET_TYPE] > 0.5
         if brief:
             low, high = (f"{value:.0f}" for value in self.pt_gev[token - 1, [0, 2]])
             kinds = " or ".join(names[t] for t in named)
@@ -92,7 +92,7 @@ def reconstruction_report(
 ) -> dict[str, float]:
     """Usage and perplexity of the codes, and root mean square errors of the features, over all real positions."""
     assert true.types is not None, "measured on events, whose types are known"
-    is_met, is_object = true.types == EVENT_TYPE, (true.types != EVENT_TYPE) & (true.types != 0)
+    is_met, is_object = true.types == MET_TYPE, (true.types != MET_TYPE) & (true.types != 0)
     share = np.bincount(tokens[tokens != 0], minlength=n_codes + 1)[1:] / max(int(np.count_nonzero(tokens)), 1)
     used = share[share > 0]
 

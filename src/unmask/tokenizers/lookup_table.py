@@ -11,7 +11,7 @@ import numpy.typing as npt
 from unmask.artifacts import Json
 from unmask.errors import UsageError, nearest
 from unmask.events.event_set import EventSet
-from unmask.events.objects import MAX_OBJECTS, MIN_PT_MEV, N_TAGS, OBJECTS
+from unmask.events.objects import MIN_PT_MEV, TAG_LIMIT, ObjectType
 from unmask.networks.kinematic_features import wrap_phi
 from unmask.tokenizers.base import Tokenizer
 from unmask.tokenizers.bins import (
@@ -31,23 +31,9 @@ FEATURES: tuple[Feature, ...] = get_args(Feature)
 #: Ways to choose bin edges by name; explicit edges are a mapping instead.
 EDGES = ("quantile", "equal-width", *(f"published:{study}" for study in PUBLISHED_EDGES))
 
-# (with type, with charge) -> words for each class of objects and the tags in it. Jets and photons have charge 0.
-_CLASSES: dict[tuple[bool, bool], dict[str, tuple[int, ...]]] = {
-    (True, True): {name: (tag,) for tag, (_, name) in OBJECTS.items()},
-    (True, False): {
-        "jet": (1,),
-        "b-jet": (2,),
-        "electron or positron": (3, 4),
-        "muon or antimuon": (5, 6),
-        "photon": (7,),
-    },
-    (False, True): {"object of charge -1": (3, 5), "object of charge 0": (1, 2, 7), "object of charge +1": (4, 6)},
-    (False, False): {"object": tuple(OBJECTS)},
-}
-
 
 class LookupTableTokenizer(Tokenizer):
-    """Tokens from ``n_bins`` bins per variable: 18 objects in their slots, then MET, then the direction of MET.
+    """Tokens from ``n_bins`` bins per variable: objects in their slots, then MET, then the direction of MET.
 
     With everything on, a particle's token is ``N^3 (tag-1) + N^2 (b_pT-1) + N (b_eta-1) + b_phi``, the MET's
     ``7 N^3 + b_MET`` and that of its direction ``7 N^3 + N + b_phi``, bins counted from 1: ``7 N^3 + 2 N`` codes.
@@ -113,12 +99,12 @@ class LookupTableTokenizer(Tokenizer):
 
     @property
     def sequence_length(self) -> int:
-        return MAX_OBJECTS + self.met + self.met_phi
+        return self.schema_.max_objects + self.met + self.met_phi
 
     @property
     def event_positions(self) -> dict[int, str]:
         names = {"met_mev": "MET", "met_phi": "MET phi"}
-        return {MAX_OBJECTS + i: names[column] for i, column in enumerate(self._event_columns)}
+        return {self.schema_.max_objects + i: names[column] for i, column in enumerate(self._event_columns)}
 
     def settings(self) -> dict[str, Json]:
         explicit = None if isinstance(self.edges, str) else {k: [float(x) for x in v] for k, v in self.edges.items()}
@@ -174,7 +160,7 @@ class LookupTableTokenizer(Tokenizer):
 
     @property
     def _object_classes(self) -> dict[str, tuple[int, ...]]:
-        return _CLASSES["type" in self.features, "charge" in self.features]
+        return _classes(self.schema_.types, "type" in self.features, "charge" in self.features)
 
     @property
     def n_object_codes(self) -> int:
@@ -220,16 +206,16 @@ class LookupTableTokenizer(Tokenizer):
     def _encode(self, events: EventSet) -> npt.NDArray[np.int32]:
         tokens = np.zeros((len(events), self.sequence_length), np.int32)
         is_object = events.is_object
-        class_of_tag = np.zeros(N_TAGS + 1, np.int32)
+        class_of_tag = np.zeros(TAG_LIMIT, np.int32)
         for number, tags in enumerate(self._object_classes.values()):
             class_of_tag[list(tags)] = number
         code = class_of_tag[events.tag[is_object]]  # (n_objects of all events,)
         for name in self._kinematics:
             code *= self.n_bins
             code += self._bins(events, name)
-        tokens[:, :MAX_OBJECTS][is_object] = code + 1
+        tokens[:, : events.max_objects][is_object] = code + 1
         for i, name in enumerate(self._event_columns):
-            tokens[:, MAX_OBJECTS + i] = self.n_object_codes + i * self.n_bins + self._bins(events, name) + 1
+            tokens[:, events.max_objects + i] = self.n_object_codes + i * self.n_bins + self._bins(events, name) + 1
         return tokens
 
     def _bins(self, events: EventSet, name: str) -> npt.NDArray[np.int32]:
@@ -266,6 +252,23 @@ class LookupTableTokenizer(Tokenizer):
 
     def _restore(self, arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Json]) -> None:  # noqa: ARG002
         self.edges_ = {name: explicit_edges(name, arrays[name], self.n_bins) for name in self._variables}
+
+
+def _classes(types: Sequence[ObjectType], by_type: bool, by_charge: bool) -> dict[str, tuple[int, ...]]:
+    """The classes of objects that a token tells apart, by what they are called, with the tags in them."""
+    classes: dict[str, tuple[int, ...]] = {}
+    if by_type:
+        for one in types:
+            alike = [two for two in types if (two.family, two.is_b_jet) == (one.family, one.is_b_jet)]
+            shown = [one] if by_charge else alike
+            classes[" or ".join(two.name for two in shown)] = tuple(two.tag for two in shown)
+    elif by_charge:
+        for charge in sorted({one.charge for one in types}):
+            sign = f"{charge:+d}" if charge else "0"
+            classes[f"object of charge {sign}"] = tuple(one.tag for one in types if one.charge == charge)
+    else:
+        classes["object"] = tuple(one.tag for one in types)
+    return classes
 
 
 def _values(events: EventSet, name: str) -> npt.NDArray[np.float32]:

@@ -15,7 +15,7 @@ from unmask.artifacts import Json
 from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import fingerprint_of
-from unmask.networks.kinematic_features import N_FEATURES, N_POSITIONS, FeatureScale, Kinematics, kinematics_of
+from unmask.networks.kinematic_features import N_FEATURES, FeatureScale, Kinematics, kinematics_of
 from unmask.networks.vqvae import NormFormerVQVAE
 from unmask.tokenizers.base import PAD_ID, Tokenizer
 from unmask.tokenizers.code_statistics import CodeStatistics, reconstruction_report
@@ -39,9 +39,9 @@ _BLOCK = {"cpu": 128, "cuda": 4096}
 class VQVAETokenizer(Tokenizer):
     """Tokens learnt by a vector-quantized variational autoencoder (paper, section 3.3).
 
-    A sequence has 19 positions: the event (its MET), then the objects. Position by position, the token is the code
-    nearest to what a NormFormer encoder, which sees the whole event, makes of log E, log pT, eta and phi. For the event
-    these are log MET twice, 0 and the MET's phi, where a MET below 1 GeV counts as 1 GeV.
+    A sequence has 1 + ``max_objects`` positions: the event (its MET), then the objects. The token of a position is the
+    code nearest to what a NormFormer encoder, which sees the whole event, makes of log E, log pT, eta and phi. For the
+    event these are log MET twice, 0 and the MET's phi, where a MET below 1 GeV counts as 1 GeV.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class VQVAETokenizer(Tokenizer):
 
     @property
     def sequence_length(self) -> int:
-        return N_POSITIONS
+        return 1 + self.schema_.max_objects
 
     @property
     def event_positions(self) -> dict[int, str]:
@@ -139,6 +139,7 @@ class VQVAETokenizer(Tokenizer):
             )
         if validation is None or not len(validation):
             validation = train
+        train, validation = (self.schema_.admit(events, self.kind) for events in (train, validation))
         scale = FeatureScale.fit(train)
         torch.manual_seed(derive_seed(self.training.seed, "network"))
         network = self._new_network()
@@ -168,7 +169,7 @@ class VQVAETokenizer(Tokenizer):
         return self
 
     def decode(self, tokens: TokenSet | npt.NDArray[np.integer]) -> Kinematics:
-        """Physical features of tokens (n_events, 19), as the decoder sees them in the context of their event.
+        """Physical features of tokens (n_events, sequence), as the decoder sees them in the context of their event.
 
         Raises
         ------
@@ -177,9 +178,10 @@ class VQVAETokenizer(Tokenizer):
         """
         self._check_fitted()
         array = np.asarray(tokens.tokens if isinstance(tokens, TokenSet) else tokens)
-        if array.ndim != 2 or array.shape[1] != N_POSITIONS or not np.issubdtype(array.dtype, np.integer):
+        if array.ndim != 2 or array.shape[1] != self.sequence_length or not np.issubdtype(array.dtype, np.integer):
             raise UsageError(
-                f"tokens of shape {array.shape}, {array.dtype}; expected whole numbers (n_events, {N_POSITIONS})"
+                f"tokens of shape {array.shape}, {array.dtype}; "
+                f"expected whole numbers (n_events, {self.sequence_length})"
             )
         wrong = array[(array < PAD_ID) | (array > self.n_codes)]
         if len(wrong):
@@ -191,7 +193,7 @@ class VQVAETokenizer(Tokenizer):
         return self.decode(self.encode(events))
 
     def _encode(self, events: EventSet) -> npt.NDArray[np.int32]:
-        tokens = np.zeros((len(events), N_POSITIONS), np.int32)
+        tokens = np.zeros((len(events), self.sequence_length), np.int32)
         for start in range(0, len(events), _CHUNK):
             chunk = slice(start, start + _CHUNK)
             features, is_real = self.scale_.features_of(events[chunk])
@@ -210,7 +212,7 @@ class VQVAETokenizer(Tokenizer):
             block[: len(rows)] = features[rows][is_used].reshape(len(rows), length, -1)
             latents = network.encode(torch.from_numpy(block).to(device), None)
             codes = network.quantizer.nearest(latents)[: len(rows)].cpu().numpy()
-            found = np.zeros((len(rows), N_POSITIONS), np.int32)
+            found = np.zeros((len(rows), tokens.shape[1]), np.int32)
             found[is_used] = codes.ravel() + 1
             tokens[rows] = found
 
@@ -223,7 +225,7 @@ class VQVAETokenizer(Tokenizer):
             is_used = is_real[rows]
             codes = torch.from_numpy(tokens[rows][is_used].reshape(len(rows), length).astype(np.int64) - 1)
             decoded = network.decode(codes.to(device), None)
-            found = np.zeros((len(rows), N_POSITIONS, network.n_features), np.float32)
+            found = np.zeros((len(rows), *features.shape[1:]), np.float32)
             found[is_used] = decoded.flatten(0, 1).cpu().numpy()
             features[rows] = found
         return self.scale_.kinematics(features, is_real)

@@ -25,7 +25,7 @@ class VQVAETask(Task):
 
     Parameters
     ----------
-    train, validation : features (n_events, 19, n_features) float32, and which positions are real (n_events, 19).
+    train, validation : features (n_events, sequence, n_features) float32, and which positions are real.
     log_pt_std : what one unit of the second feature is in log pT.
     """
 
