@@ -1,4 +1,7 @@
-"""Find collider events that known physics does not explain, by masked-token prediction.
+"""Anomaly detection for LHC events without a signal model.
+
+Detectors train on background and score each event. The default separates background from altered copies and multiplies
+its tail probability by that of global observables; the masked-token detector is the published method.
 
 The public names are imported when first used, so that ``import unmask`` is instant and needs no torch.
 """

@@ -47,10 +47,10 @@ def unmask(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Find collider events that known physics does not explain.
+    """Anomaly detection for LHC events without a signal model.
 
-    unmask learns from background events alone: each event becomes a sequence of tokens, and a small transformer
-    learns to fill in a masked token from the rest of the event. Events that it cannot fill in well are anomalous.
+    unmask trains on background, scores each event, calibrates p-values and explains the most anomalous events. The
+    default detector separates background from altered copies; the published masked-token method is the second one.
     """
 
 
