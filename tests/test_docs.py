@@ -348,3 +348,8 @@ def test_the_parameters_and_alterations_of_the_default_are_those_of_its_page() -
     n = sum(parameter.numel() for parameter in model.network_.parameters())
     assert f"{n:,} parameters" in page
     assert f"({n:,} parameters)" in README.read_text()
+
+
+def test_the_interface_page_has_all_public_names() -> None:
+    page = (ROOT / "docs" / "api.md").read_text()
+    assert sorted(re.findall(r"^\.\. auto\w+:: unmask\.(\w+)$", page, re.MULTILINE)) == sorted(unmask.__all__)
