@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from unmask.events.observables import OBSERVABLES
 from unmask.io.sample import load_sample
 from unmask.report.event_figures import draw_events
 from unmask.report.token_figures import (
@@ -117,7 +118,9 @@ def test_events_are_normalised_by_class() -> None:
     events = load_sample("gluino")
     drawing = draw_events(events)
     labels = [axis.get_xlabel() for axis in drawing.figure.axes]
-    assert labels[2:5] == ["MET [GeV]", "HT [GeV]", "pT of all objects [GeV]"]
+    observables = [one.axis_label for one in OBSERVABLES.values()]
+    assert labels == [*observables, "pT of all objects [GeV]", "eta of all objects"]
+    assert labels[1:3] == ["HT [GeV]", "MET [GeV]"]
     for patch in drawing.figure.axes[0].patches:
         assert patch.get_data().values.sum() == pytest.approx(1)  # type: ignore[attr-defined]
     assert [text.get_text() for text in drawing.figure.legends[0].get_texts()] == [

@@ -54,6 +54,7 @@ def inspect(
 
 def _show(files: list[Path], facts: dict[str, Any]) -> None:
     from unmask.cli.console import out, show_table
+    from unmask.events.observables import OBSERVABLES
 
     def quartiles(values: list[float]) -> str:
         return "  ".join(f"{value:.4g}" for value in values) + " GeV" if values else "-"
@@ -65,8 +66,11 @@ def _show(files: list[Path], facts: dict[str, Any]) -> None:
             ("events", f"{facts['n_events']:,}"),
             *((f"  {label}", f"{n:,}") for label, n in facts["labels"].items()),
             ("sum of weights", f"{facts['sum_of_weights']:,.6g}"),
-            ("MET quartiles", quartiles(facts["met_quartiles_gev"])),
-            ("HT quartiles", quartiles(facts["ht_quartiles_gev"])),
+            *(
+                (f"{one.label} quartiles", quartiles(facts[f"{name}_quartiles_gev"]))
+                for name, one in OBSERVABLES.items()
+                if not one.is_count
+            ),
             ("events with objects cut", f"{facts['n_cut_events']:,}"),
             ("bad events", f"{facts['n_bad_events']:,}"),
         ],

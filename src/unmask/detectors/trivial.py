@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,52 +13,52 @@ from unmask.detectors.base import Detector
 from unmask.errors import UsageError, nearest
 from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import fingerprints
+from unmask.events.observables import OBSERVABLES
 from unmask.scores.p_values import COMBINE, BackgroundTail, Rule
 
 if TYPE_CHECKING:
     from unmask.training import Reporter
 
-TrivialScore = Literal["n-objects", "ht", "met", "n-b-jets", "random", "fisher", "smallest"]
-
-_FOUR: dict[str, Callable[[EventSet], npt.NDArray[Any]]] = {
-    "n-objects": lambda events: events.n_objects,
-    "ht": lambda events: events.ht_mev,
-    "met": lambda events: events.met_mev,
-    "n-b-jets": lambda events: events.n_b_jets,
-}
+_OBSERVABLES = {name.replace("_", "-"): one for name, one in OBSERVABLES.items()}
+_FOUR = {name: one for name, one in _OBSERVABLES.items() if one.is_combined}
 _OF_ALL_FOUR: dict[str, Rule] = {"fisher": "product", "smallest": "or"}
+SCORES = (*_OBSERVABLES, *_OF_ALL_FOUR, "random")
 
 
 class TrivialDetector(Detector):
-    """Number of objects, HT, MET, number of b-jets, all four together, or a random number.
+    """An observable, four of them together, or a random number.
 
     Parameters
     ----------
-    score : "n-objects", "ht" (MeV), "met" (MeV) or "n-b-jets"; "fisher" or "smallest", the product or the smallest of
-        their four p-values, as minus its logarithm, each p-value the share of training background with that value or
-        more; or "random", a number from 0 to 1 that depends on nothing but the event's content and the seed.
+    score
+        The name of an observable with hyphens, such as "n-objects" or "met" (momenta in MeV); "fisher" or "smallest",
+        the product or the smallest of the p-values of number of objects, HT, MET and number of b-jets in training
+        background, as minus its logarithm; or "random", a number from 0 to 1 that depends on the event's content and
+        the seed only.
+    seed
+        Seed of the random number.
     """
 
     kind = "trivial"
     _not_settings = ()
 
-    def __init__(self, score: TrivialScore = "fisher", *, seed: int = 0) -> None:
-        self.score: TrivialScore = score
+    def __init__(self, score: str = "fisher", *, seed: int = 0) -> None:
+        self.score = score
         self.seed = seed
 
     def _fit(self, train: EventSet, validation: EventSet, run_folder: Path | None, reporter: Reporter | None) -> None:  # noqa: ARG002
-        if self.score not in get_args(TrivialScore):
-            raise UsageError(f"unknown score {self.score!r}; {nearest(self.score, get_args(TrivialScore))}")
+        if self.score not in SCORES:
+            raise UsageError(f"unknown score {self.score!r}; {nearest(self.score, SCORES)}")
         used = _FOUR if self.score in _OF_ALL_FOUR else {}
-        self.tails_ = {name: BackgroundTail.of(value(train)) for name, value in used.items()}
+        self.tails_ = {name: BackgroundTail.of(one.function(train)) for name, one in used.items()}
 
     def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:  # noqa: ARG002
         self._check_fitted()
-        if self.score in _FOUR:
-            return _FOUR[self.score](events).astype(np.float64)
+        if self.score in _OBSERVABLES:
+            return _OBSERVABLES[self.score].of(events)
         if self.score == "random":
             return _random(events, self.seed)
-        minus_log_p = [tail.minus_log_p_of(_FOUR[name](events)) for name, tail in self.tails_.items()]
+        minus_log_p = [tail.minus_log_p_of(_FOUR[name].function(events)) for name, tail in self.tails_.items()]
         return COMBINE[_OF_ALL_FOUR[self.score]](np.stack(minus_log_p))
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:

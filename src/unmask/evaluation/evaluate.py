@@ -15,7 +15,7 @@ from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.comparison import Difference, align, difference_of
 from unmask.evaluation.metrics import Metrics, measure_ranked
 from unmask.evaluation.ranked_scores import RankedScores, check_scores
-from unmask.evaluation.trivial import RANDOM, SCALAR_NAMES, trivial_scores
+from unmask.evaluation.trivial import COMBINED, RANDOM, trivial_scores
 from unmask.events.event_set import BACKGROUND, SIGNAL, UNKNOWN
 from unmask.scores.score_table import Scores
 
@@ -125,13 +125,13 @@ def evaluate(
     notes = notes_on(aligned)
     values = {name: each.score for name, each in aligned.items()}
     scalars = {name: column for each in aligned.values() for name, column in (each.scalars or {}).items()}
-    missing = [name for name in SCALAR_NAMES if name not in scalars]
+    missing = [name for name in COMBINED if name not in scalars]
     if not scalars:
         notes.append("no trivial scores beside the detectors: the scores files hold no numbers of objects, HT and MET")
         trivial = {}
     else:
         if missing:
-            names = " and ".join(SCALAR_NAMES[name] for name in missing)
+            names = " and ".join(COMBINED[name] for name in missing)
             notes.append(f"no {names} among the trivial scores: no scores file has the column {', '.join(missing)}")
         trivial = trivial_scores(scalars, first.label == BACKGROUND, weight, first.event_key, seed=seed)
         clash = sorted(trivial.keys() & values.keys())

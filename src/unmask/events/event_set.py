@@ -143,6 +143,11 @@ class EventSet:
         return np.asarray(np.where(self.is_object, self.pt_mev, 0).sum(axis=1, dtype=np.float64))
 
     @property
+    def n_jets(self) -> npt.NDArray[np.int64]:
+        """(n_events,): number of jets, with and without b-tag."""
+        return np.asarray(np.array(IS_JET)[self.tag].sum(axis=1))
+
+    @property
     def n_b_jets(self) -> npt.NDArray[np.int64]:
         """(n_events,): number of b-tagged jets."""
         return np.asarray(np.array(IS_B_JET)[self.tag].sum(axis=1))

@@ -1,4 +1,8 @@
-"""Observables: numbers that describe a whole event, each with a direction, since new physics is expected at more."""
+"""Observables: numbers that describe a whole event, each with a direction, since new physics is expected at more.
+
+``OBSERVABLES`` is the one registry: summaries, figures, untrained scores, scores files, the tail term of the default
+detector and selections take their observables from it. A new observable is one entry.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +18,45 @@ from unmask.events.event_set import EventSet
 
 @dataclass(frozen=True)
 class Observable:
-    """What it is called, how it is computed, and whether it counts something; momenta are in MeV."""
+    """One number per event.
 
+    Attributes
+    ----------
+    name
+        Identifier, as in selections and settings.
+    label
+        What figures and tables call it.
+    function
+        Values of events; momenta in MeV.
+    is_count
+        Whether it counts something; otherwise it is a momentum.
+    is_combined
+        Whether the combinations of untrained scores include it.
+    """
+
+    name: str
     label: str
     function: Callable[[EventSet], npt.NDArray[Any]]
-    is_count: bool
+    is_count: bool = False
+    is_combined: bool = False
+
+    @property
+    def column(self) -> str:
+        """Name in scores files, with the unit."""
+        return self.name if self.is_count else f"{self.name}_mev"
+
+    @property
+    def axis_label(self) -> str:
+        """Label with the unit of figures."""
+        return self.label if self.is_count else f"{self.label} [GeV]"
 
     def of(self, events: EventSet) -> npt.NDArray[np.float64]:
         """(n_events,), larger is more."""
         return np.asarray(self.function(events), np.float64)
+
+    def shown(self, events: EventSet) -> npt.NDArray[np.float64]:
+        """(n_events,), in the unit of figures: momenta in GeV."""
+        return self.of(events) if self.is_count else self.of(events) / 1e3
 
     def text(self, value: float) -> str:
         """A value with its unit.
@@ -34,9 +68,13 @@ class Observable:
 
 
 OBSERVABLES: dict[str, Observable] = {
-    "n_objects": Observable("number of objects", lambda events: events.n_objects, True),
-    "ht": Observable("HT", lambda events: events.ht_mev, False),
-    "met": Observable("MET", lambda events: events.met_mev, False),
-    "n_b_jets": Observable("number of b-jets", lambda events: events.n_b_jets, True),
-    "sum_pt": Observable("sum of pT of all objects", lambda events: events.sum_pt_mev, False),
+    one.name: one
+    for one in (
+        Observable("n_objects", "number of objects", lambda events: events.n_objects, is_count=True, is_combined=True),
+        Observable("ht", "HT", lambda events: events.ht_mev, is_combined=True),
+        Observable("met", "MET", lambda events: events.met_mev, is_combined=True),
+        Observable("n_b_jets", "number of b-jets", lambda events: events.n_b_jets, is_count=True, is_combined=True),
+        Observable("n_jets", "number of jets", lambda events: events.n_jets, is_count=True),
+        Observable("sum_pt", "sum of pT of all objects", lambda events: events.sum_pt_mev),
+    )
 }

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from unmask.events.event_set import LABEL_NAMES, EventSet
 from unmask.events.objects import OBJECTS, TAG_LIMIT
+from unmask.events.observables import OBSERVABLES
 
 # Quartiles come from a histogram of logarithms, so that memory does not grow with the events; a bin is 0.1 % wide.
 _LOG_EDGES = np.arange(np.log(1.0), np.log(1e8), 1e-3)
@@ -44,8 +45,9 @@ class EventSummary:
     sum_of_weights: float = 0.0
     multiplicity: Counter[int] = field(default_factory=Counter)
     n_of_tag: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(TAG_LIMIT, np.int64))
-    met: _Quartiles = field(default_factory=_Quartiles)
-    ht: _Quartiles = field(default_factory=_Quartiles)
+    quartiles: dict[str, _Quartiles] = field(
+        default_factory=lambda: {name: _Quartiles() for name, one in OBSERVABLES.items() if not one.is_count}
+    )
 
     @classmethod
     def of(cls, chunks: Iterable[EventSet]) -> EventSummary:
@@ -64,8 +66,8 @@ class EventSummary:
         self.sum_of_weights += float(events.weight.sum())
         self.multiplicity.update(Counter(events.n_objects.tolist()))
         self.n_of_tag += np.bincount(events.tag.ravel(), minlength=len(self.n_of_tag))
-        self.met.add(events.met_mev)
-        self.ht.add(events.ht_mev)
+        for name, quartiles in self.quartiles.items():
+            quartiles.add(OBSERVABLES[name].of(events))
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain JSON values."""
@@ -77,7 +79,6 @@ class EventSummary:
             "sum_of_weights": self.sum_of_weights,
             "n_events_with_n_objects": {str(k): self.multiplicity[k] for k in sorted(self.multiplicity)},
             "mean_objects_per_event": {one.name: int(self.n_of_tag[tag]) / n for tag, one in OBJECTS.items()},
-            "met_quartiles_gev": self.met.in_gev() if self.n_events else [],
-            "ht_quartiles_gev": self.ht.in_gev() if self.n_events else [],
+            **{f"{name}_quartiles_gev": one.in_gev() if self.n_events else [] for name, one in self.quartiles.items()},
             "n_cut_events": self.n_cut_events,
         }

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from unmask.errors import UsageError
 from unmask.events.event_set import BACKGROUND, SIGNAL, UNKNOWN, EventSet
+from unmask.events.observables import OBSERVABLES, Observable
 from unmask.report.style import (
     BACKGROUND_COLOUR,
     SIGNAL_COLOUR,
@@ -26,24 +27,32 @@ _STYLES = {
 }
 
 
+def _edges(observable: Observable, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Bins of an observable, up to its largest count or beyond nearly all momenta."""
+    if observable.is_count:
+        return np.arange(-0.5, values.max() + 1)
+    return np.linspace(0, max(np.quantile(values, 0.999), 1.0), 41)
+
+
 def draw_events(events: EventSet, *, signal: str = "signal", style: Style = "plain") -> Drawing:
-    """Draw multiplicity, b-jets, pT, MET, HT and eta, each class normalised to its sum of weights.
+    """Draw all observables of events, and pT and eta of their objects, each class normalised to its sum of weights.
 
     ``signal`` is what the events labelled as signal are called.
     """
     if not len(events):
         raise UsageError("there are no events to plot")
-    with new_figure(2, 3, (9, 5), style=style) as (drawing, axes):
-        whole = np.arange(-0.5, events.max_objects + 1)
+    n_rows = -(-(len(OBSERVABLES) + 2) // 4)
+    with new_figure(n_rows, 4, (12, 2.5 * n_rows), style=style) as (drawing, axes):
         panels: list[tuple[str, npt.NDArray[Any], npt.NDArray[np.float64]]] = [
-            ("objects in the event", events.n_objects, whole),
-            ("b-jets", events.n_b_jets, np.arange(-0.5, 9)),
-            ("MET [GeV]", events.met_mev / 1e3, np.linspace(0, 800, 41)),
-            ("HT [GeV]", events.ht_mev / 1e3, np.linspace(0, 2500, 51)),
+            (one.axis_label, one.shown(events), _edges(one, one.shown(events))) for one in OBSERVABLES.values()
+        ]
+        panels += [
             ("pT of all objects [GeV]", events.pt_mev / 1e3, np.geomspace(15, 2000, 41)),
             ("eta of all objects", events.eta, np.linspace(-3, 3, 41)),
         ]
-        for axis, (title, values, edges) in zip(axes.flat, panels, strict=True):
+        for axis in axes.flat[len(panels) :]:
+            axis.set_axis_off()
+        for axis, (title, values, edges) in zip(axes.flat, panels, strict=False):
             for label, (name, colour, line) in _STYLES.items():
                 chosen = events.label == label
                 if not chosen.any():
@@ -62,7 +71,7 @@ def draw_events(events: EventSet, *, signal: str = "signal", style: Style = "pla
             if title.startswith("pT"):
                 axis.set_xscale("log")
                 label_decades(axis.xaxis)
-            if edges is not whole and "eta" not in title:
+            if "eta" not in title and title != OBSERVABLES["n_objects"].label:
                 axis.set_yscale("log")
         legend_below(drawing.figure, axes[0, 0])
         for axis in axes[:, 0]:

@@ -23,6 +23,7 @@ from unmask.errors import ArtifactError, BadDataError, UnmaskError, UsageError
 from unmask.events.columns import IDENTITY_TYPES, identity_from_arrow, identity_to_arrow, words_from_arrow
 from unmask.events.event_set import LABEL_NAMES, EventSet, Names
 from unmask.events.fingerprints import SeenEvents
+from unmask.events.observables import OBSERVABLES
 from unmask.tables import METADATA_KEY, TableKind, TableWriter, open_table, table_files
 
 SCORES_TABLE = TableKind(
@@ -35,10 +36,7 @@ TOKEN_LOSS = "token_loss"
 TRAINED_ON = "was_trained_on"
 #: What anyone can compute in a minute, kept beside the score: a detector must be seen to beat it.
 SCALARS: dict[str, pa.DataType] = {
-    "n_objects": pa.int16(),
-    "ht_mev": pa.float64(),
-    "met_mev": pa.float64(),
-    "n_b_jets": pa.int16(),
+    one.column: pa.int16() if one.is_count else pa.float64() for one in OBSERVABLES.values()
 }
 _ACCEPTED_LABELS = "-1 (unknown), 0 (background), 1 (signal)"
 _NEEDED = ("score", "label")
@@ -58,7 +56,7 @@ class Scores:
     Attributes
     ----------
     token_loss : (n_events, sequence), where it was asked for.
-    scalars : trivial scores by name, each (n_events,): those known of number of objects, HT, MET, number of b-jets.
+    scalars : trivial scores by name, each (n_events,): those known of the registry of observables.
     was_trained_on : (n_events,), True for events that the detector is known to have learnt from. False is no promise:
         of very many training events a detector remembers some. None where nothing is known of its training.
     """
@@ -86,12 +84,7 @@ class Scores:
         return cls(
             score=score,
             token_loss=token_loss,
-            scalars={
-                "n_objects": events.n_objects,
-                "ht_mev": events.ht_mev,
-                "met_mev": events.met_mev,
-                "n_b_jets": events.n_b_jets,
-            },
+            scalars={one.column: one.function(events) for one in OBSERVABLES.values()},
             was_trained_on=None if seen is None else seen.contains(events),
             row=events.row,
             event_id=events.event_id,
