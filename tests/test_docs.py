@@ -5,6 +5,8 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -348,6 +350,26 @@ def test_the_parameters_and_alterations_of_the_default_are_those_of_its_page() -
     n = sum(parameter.numel() for parameter in model.network_.parameters())
     assert f"{n:,} parameters" in page
     assert f"({n:,} parameters)" in README.read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_names_of_python_and_samples_exist(page: Path) -> None:
+    text = page.read_text()
+    for name in re.findall(r"`(unmask(?:\.\w+)+)", prose(page)):
+        parts = name.split(".")
+        n = next(n for n in range(len(parts), 0, -1) if find_spec_of(".".join(parts[:n])))
+        value = import_module(".".join(parts[:n]))
+        for part in parts[n:]:
+            value = getattr(value, part)
+    for sample in re.findall(r"\bsample:([\w-]+)", text):
+        assert sample_path(sample).exists()
+
+
+def find_spec_of(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def test_the_interface_page_has_all_public_names() -> None:
