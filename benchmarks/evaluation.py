@@ -11,7 +11,7 @@ from unmask.evaluation.comparison import auc_difference
 from unmask.evaluation.evaluate import ALL_SIGNAL, Evaluation, evaluate
 from unmask.evaluation.metrics import measure
 from unmask.evaluation.trivial import trivial_scores
-from unmask.events.event_set import Names
+from unmask.events.columns import Names
 from unmask.report.score_figures import drawable, write_score_figures
 from unmask.scores.score_table import Scores
 

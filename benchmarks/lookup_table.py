@@ -7,7 +7,8 @@ from functools import partial
 import numpy as np
 
 from benchmarks.timing import best_times
-from unmask.events.event_set import EventSet, Names
+from unmask.events.columns import Names
+from unmask.events.event_set import EventSet
 from unmask.events.objects import MAX_OBJECTS
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
 

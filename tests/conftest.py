@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from unmask.events.build import FlatEvents, to_event_set
-from unmask.events.event_set import EventSet, Names
+from unmask.events.columns import Names
+from unmask.events.event_set import EventSet
 
 
 def _make_events(

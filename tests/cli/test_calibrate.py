@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.running import failing, running, unmask
 from tests.evaluation.toy_scores import toy_scores
-from unmask.events.event_set import Names
+from unmask.events.columns import Names
 from unmask.scores.score_table import Scores, concatenate_scores, read_scores, write_scores
 
 MODEL = {"model": "a" * 64, "score": "mean"}

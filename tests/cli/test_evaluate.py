@@ -11,7 +11,7 @@ import pytest
 from tests.cli.running import failing, running, unmask
 from tests.evaluation.toy_scores import toy_scalars, toy_scores
 from unmask.evaluation.comparison import select
-from unmask.events.event_set import Names
+from unmask.events.columns import Names
 from unmask.scores.score_table import Scores, write_scores
 
 

@@ -10,7 +10,7 @@ from tests.evaluation.toy_scores import toy_scalars, toy_scores
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.comparison import align, auc_difference, select
 from unmask.evaluation.metrics import roc_auc
-from unmask.events.event_set import Names
+from unmask.events.columns import Names
 
 
 def test_the_difference_is_that_of_two_areas() -> None:

@@ -18,7 +18,7 @@ from unmask.evaluation.comparison import select
 from unmask.evaluation.evaluate import evaluate
 from unmask.evaluation.metrics import measure, roc_auc
 from unmask.evaluation.trivial import FISHER, RANDOM, SMALLEST, trivial_scores
-from unmask.events.event_set import Names
+from unmask.events.columns import Names
 from unmask.report.tables import all_markdown_tables, latex_table, leaderboard, markdown_table
 from unmask.scores.score_table import Scores
 

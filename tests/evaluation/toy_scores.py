@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unmask.events.event_set import Names
+from unmask.events.columns import Names
 from unmask.scores.score_table import Scores
 
 

@@ -11,7 +11,7 @@ import pytest
 from unmask.errors import BadDataError
 from unmask.events.build import FlatEvents
 from unmask.events.checks import BadEvents, check_events
-from unmask.events.event_set import Names
+from unmask.events.columns import Names
 
 
 def good_events(n: int = 6) -> FlatEvents:

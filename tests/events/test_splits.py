@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.errors import UsageError
-from unmask.events.event_set import EventSet, Names, concatenate_events
+from unmask.events.columns import Names
+from unmask.events.event_set import EventSet, concatenate_events
 from unmask.events.splits import Splitter, assign_split, split_background
 
 MakeEvents = Callable[..., EventSet]

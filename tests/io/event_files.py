@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.events.build import FlatEvents, to_event_set
-from unmask.events.event_set import EventSet, Names
+from unmask.events.columns import Names
+from unmask.events.event_set import EventSet
 from unmask.io.parquet import write_events
 
 TAGS = {"j": 1, "b": 2, "e-": 3, "e+": 4, "m-": 5, "mu-": 5, "m+": 6, "mu+": 6, "g": 7}

@@ -12,7 +12,7 @@ from tests.evaluation.toy_scores import toy_scores
 from unmask import load_detector, load_sample
 from unmask.errors import ArtifactError, BadDataError, UsageError
 from unmask.evaluation.comparison import select
-from unmask.events.event_set import Names
+from unmask.events.columns import Names
 from unmask.io.sample import sample_path
 from unmask.scores.calibration import Calibration, ScoredBy, calibrate, flag
 from unmask.scores.score_table import Scores, write_scores

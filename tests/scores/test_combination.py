@@ -9,7 +9,7 @@ import pytest
 from tests.evaluation.toy_scores import toy_scores
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.comparison import select
-from unmask.events.event_set import Names
+from unmask.events.columns import Names
 from unmask.scores.combination import combine
 from unmask.scores.p_values import COMBINE, Rule, p_values
 from unmask.scores.score_table import Scores

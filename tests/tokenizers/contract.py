@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from unmask.events.event_set import EventSet, Names
+from unmask.events.columns import Names
+from unmask.events.event_set import EventSet
 from unmask.events.objects import MAX_OBJECTS
 from unmask.tokenizers.base import Tokenizer
 from unmask.tokenizers.lookup_table import LookupTableTokenizer

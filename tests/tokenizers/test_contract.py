@@ -13,7 +13,8 @@ import pytest
 from tests.tokenizers.contract import TOKENIZERS, make_events, with_junk_in_padding
 from unmask.artifacts import FORMAT_VERSION
 from unmask.errors import ArtifactError, NotFittedError, UsageError
-from unmask.events.event_set import EventSet, Names, concatenate_events
+from unmask.events.columns import Names
+from unmask.events.event_set import EventSet, concatenate_events
 from unmask.events.objects import MAX_OBJECTS
 from unmask.tokenizers import PAD_ID, Tokenizer, concatenate_tokens, load_tokenizer
 

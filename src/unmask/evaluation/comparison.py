@@ -12,7 +12,7 @@ from scipy.special import ndtr, ndtri
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.intervals import Estimate
 from unmask.evaluation.ranked_scores import Placements, RankedScores
-from unmask.events.event_set import Names
+from unmask.events.columns import Names
 from unmask.scores.score_table import Scores
 
 _WHAT_TO_DO = "score the same files with both, or evaluate them one by one"

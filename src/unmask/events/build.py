@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from unmask.events.event_set import UNKNOWN, EventSet, Names
+from unmask.events.columns import Names, columns_of
+from unmask.events.event_set import UNKNOWN, EventSet
 from unmask.events.objects import MAX_OBJECTS, TAG_LIMIT
 
 FloatArray = npt.NDArray[np.floating[Any]]
@@ -49,13 +50,10 @@ class FlatEvents:
     def keep(self, is_kept: npt.NDArray[np.bool_]) -> FlatEvents:
         """Return the events where ``is_kept``."""
         is_kept_object = np.repeat(is_kept, self.n_objects)
-        kept: dict[str, Any] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, Names):
-                kept[field.name] = Names(value.code[is_kept], value.words)
-            elif value is not None:
-                kept[field.name] = value[is_kept_object if field.name in FLAT_COLUMNS else is_kept]
+        kept = {
+            name: column[is_kept_object if name in FLAT_COLUMNS else is_kept]
+            for name, column in columns_of(self).items()
+        }
         return FlatEvents(**kept)
 
 

@@ -1,15 +1,111 @@
-"""The columns that say which event a row is about, the same in every table."""
+"""Columns of tables with one row per event: text columns, identity, selection, joining, equality."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from unmask.events.event_set import Names
+from unmask.errors import UsageError
 from unmask.tables import WORDS
+
+Selection = slice | npt.NDArray[np.bool_] | npt.NDArray[np.integer]
+Table = TypeVar("Table", bound=Any)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """A text column: one small integer per event and the words it stands for.
+
+    >>> Names.of(["ttH", "ttW", "ttH"]).words
+    ('ttH', 'ttW')
+    """
+
+    code: npt.NDArray[np.int32]
+    words: tuple[str, ...]
+
+    @classmethod
+    def of(cls, values: Iterable[str]) -> Self:
+        known: dict[str, int] = {}
+        code = np.fromiter((known.setdefault(str(value), len(known)) for value in values), dtype=np.int32)
+        return cls(code, tuple(known))
+
+    @classmethod
+    def constant(cls, word: str, n: int) -> Self:
+        return cls(np.zeros(n, np.int32), (word,))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Names]) -> Self:
+        known: dict[str, int] = {}
+        codes = []
+        for part in parts:
+            new_code = np.array([known.setdefault(word, len(known)) for word in part.words], np.int32)
+            codes.append(new_code[part.code] if len(part.code) else part.code)
+        return cls(np.concatenate(codes), tuple(known))
+
+    def __len__(self) -> int:
+        return len(self.code)
+
+    def __getitem__(self, selection: Selection) -> Names:
+        return Names(self.code[selection], self.words)
+
+    def array(self) -> npt.NDArray[np.str_]:
+        return np.array(self.words, dtype=np.str_)[self.code] if len(self.code) else np.array([], np.str_)
+
+    def counts(self) -> dict[str, int]:
+        """Events per word, in the order of first appearance; words without events are left out."""
+        n = np.bincount(self.code, minlength=len(self.words))
+        return {word: int(k) for word, k in zip(self.words, n, strict=True) if k}
+
+
+def columns_of(table: Any) -> dict[str, Any]:
+    """The fields of a dataclass that are columns."""
+    found = {field.name: getattr(table, field.name) for field in fields(table)}
+    return {name: column for name, column in found.items() if isinstance(column, np.ndarray | Names)}
+
+
+def make_read_only(table: Any) -> None:
+    """Check that all columns of a frozen dataclass have one row per event, and replace them by read-only views."""
+    columns = columns_of(table)
+    n = len(next(iter(columns.values())))
+    for name, column in columns.items():
+        if len(column) != n:
+            raise UsageError(f"column {name} has {len(column)} entries for {n} events")
+        view = (column.code if isinstance(column, Names) else column).view()
+        view.flags.writeable = False
+        object.__setattr__(table, name, Names(view, column.words) if isinstance(column, Names) else view)
+
+
+def select(table: Table, selection: Selection | int) -> Table:
+    """The same table with some of its events."""
+    if not isinstance(selection, slice) and np.ndim(selection) == 0:
+        raise UsageError(f"{type(table).__name__} is sliced, not indexed: write events[i : i + 1]")
+    return replace(table, **{name: column[selection] for name, column in columns_of(table).items()})
+
+
+def join(tables: Sequence[Table]) -> Table:
+    """Tables one after the other; whatever is no column is that of the first."""
+    columns = {name: [getattr(table, name) for table in tables] for name in columns_of(tables[0])}
+    joined = {
+        name: Names.concatenate(parts) if isinstance(parts[0], Names) else np.concatenate(parts)
+        for name, parts in columns.items()
+    }
+    return replace(tables[0], **joined)
+
+
+def equal(table: Any, other: Any) -> bool:
+    """Whether every column holds the same values."""
+
+    def values(column: Any) -> npt.NDArray[Any]:
+        return column.array() if isinstance(column, Names) else column
+
+    pairs = ((column, getattr(other, name)) for name, column in columns_of(table).items())
+    return all(np.array_equal(values(one), values(two)) for one, two in pairs)
+
 
 IDENTITY_TYPES: dict[str, pa.DataType] = {
     "row": pa.int64(),
@@ -19,10 +115,12 @@ IDENTITY_TYPES: dict[str, pa.DataType] = {
     "label": pa.int8(),
     "weight": pa.float64(),
 }
+#: The identity columns as attributes.
+IDENTITY_COLUMNS = tuple(f"{name}_names" if kind == WORDS else name for name, kind in IDENTITY_TYPES.items())
 
 
 class HasIdentity(Protocol):
-    """Anything with one entry an event: events, tokens, scores."""
+    """Anything with one entry per event: events, tokens, scores."""
 
     @property
     def row(self) -> npt.NDArray[np.int64]: ...
@@ -38,27 +136,30 @@ class HasIdentity(Protocol):
     def weight(self) -> npt.NDArray[np.float64]: ...
 
 
+def identity_of(events: HasIdentity) -> dict[str, Any]:
+    """The identity columns of events, tokens or scores, by attribute."""
+    return {name: getattr(events, name) for name in IDENTITY_COLUMNS}
+
+
 def identity_to_arrow(events: HasIdentity) -> dict[str, pa.Array]:
     """The identity columns as they are stored."""
-    words = {"file": events.file_names, "process": events.process_names}
-    return {
-        name: pa.DictionaryArray.from_arrays(words[name].code, pa.array(words[name].words, pa.string()))
-        if name in words
-        else pa.array(getattr(events, name))
-        for name in IDENTITY_TYPES
-    }
+    columns = zip(IDENTITY_TYPES, identity_of(events).values(), strict=True)
+    return {name: words_to_arrow(one) if isinstance(one, Names) else pa.array(one) for name, one in columns}
 
 
 def identity_from_arrow(batch: pa.RecordBatch) -> dict[str, Any]:
     """The identity columns as they are in memory, by attribute."""
     return {
-        f"{name}_names" if kind == WORDS else name: words_from_arrow(batch[name])
-        if kind == WORDS
-        else batch[name].to_numpy(zero_copy_only=False)
-        for name, kind in IDENTITY_TYPES.items()
+        attribute: words_from_arrow(batch[name]) if kind == WORDS else batch[name].to_numpy(zero_copy_only=False)
+        for attribute, (name, kind) in zip(IDENTITY_COLUMNS, IDENTITY_TYPES.items(), strict=True)
     }
 
 
+def words_to_arrow(names: Names) -> pa.DictionaryArray:
+    """A text column as it is stored."""
+    return pa.DictionaryArray.from_arrays(names.code, pa.array(names.words, pa.string()))
+
+
 def words_from_arrow(column: pa.DictionaryArray) -> Names:
-    """A text column."""
+    """A text column as it is in memory."""
     return Names(column.indices.to_numpy(zero_copy_only=False), tuple(column.dictionary.to_pylist()))

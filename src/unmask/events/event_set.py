@@ -3,58 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from unmask.errors import UsageError
+from unmask.events.columns import Names, Selection, equal, join, make_read_only, select
 from unmask.events.objects import IS_B_JET, IS_JET, MAX_OBJECTS, OBJECTS, PADDING_TAG
 
 BACKGROUND, SIGNAL, UNKNOWN = 0, 1, -1
 LABEL_NAMES = {BACKGROUND: "background", SIGNAL: "signal", UNKNOWN: "unlabelled"}
-
-Selection = slice | npt.NDArray[np.bool_] | npt.NDArray[np.integer]
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """A text column: one small integer per event and the words it stands for.
-
-    >>> Names.of(["ttH", "ttW", "ttH"]).words
-    ('ttH', 'ttW')
-    """
-
-    code: npt.NDArray[np.int32]
-    words: tuple[str, ...]
-
-    @classmethod
-    def of(cls, values: Iterable[str]) -> Self:
-        known: dict[str, int] = {}
-        code = np.fromiter((known.setdefault(str(value), len(known)) for value in values), dtype=np.int32)
-        return cls(code, tuple(known))
-
-    @classmethod
-    def constant(cls, word: str, n: int) -> Self:
-        return cls(np.zeros(n, np.int32), (word,))
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[Names]) -> Self:
-        known: dict[str, int] = {}
-        codes = []
-        for part in parts:
-            new_code = np.array([known.setdefault(word, len(known)) for word in part.words], np.int32)
-            codes.append(new_code[part.code] if len(part.code) else part.code)
-        return cls(np.concatenate(codes), tuple(known))
-
-    def array(self) -> npt.NDArray[np.str_]:
-        return np.array(self.words, dtype=np.str_)[self.code] if len(self.code) else np.array([], np.str_)
-
-    def counts(self) -> dict[str, int]:
-        """Events per word, in the order of first appearance; words without events are left out."""
-        n = np.bincount(self.code, minlength=len(self.words))
-        return {word: int(k) for word, k in zip(self.words, n, strict=True) if k}
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -97,17 +57,12 @@ class EventSet:
     n_dropped: npt.NDArray[np.int16]
 
     def __post_init__(self) -> None:
-        n = len(self.row)
+        make_read_only(self)
         width = self.tag.shape[1] if self.tag.ndim == 2 else MAX_OBJECTS
-        for field in fields(self):
-            value = getattr(self, field.name)
-            array = value.code if isinstance(value, Names) else value
-            shape = (n, width) if field.name in OBJECT_COLUMNS else (n,)
-            if array.shape != shape:
-                raise UsageError(f"column {field.name} has shape {array.shape}, expected {shape}")
-            view = array.view()
-            view.flags.writeable = False
-            object.__setattr__(self, field.name, Names(view, value.words) if isinstance(value, Names) else view)
+        for name in (*EVENT_DTYPES, *OBJECT_DTYPES):
+            shape = (len(self), width) if name in OBJECT_DTYPES else (len(self),)
+            if (found := getattr(self, name).shape) != shape:
+                raise UsageError(f"column {name} has shape {found}, expected {shape}")
 
     @classmethod
     def empty(cls) -> Self:
@@ -171,15 +126,7 @@ class EventSet:
         return len(self.row)
 
     def __getitem__(self, selection: Selection | int) -> EventSet:
-        if not isinstance(selection, slice) and np.ndim(selection) == 0:
-            raise UsageError("an EventSet is sliced, not indexed: write events[i : i + 1]")
-        picked: dict[str, object] = {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            picked[field.name] = (
-                Names(value.code[selection], value.words) if isinstance(value, Names) else value[selection]
-            )
-        return EventSet(**picked)  # type: ignore[arg-type]
+        return select(self, selection)
 
     def chunks(self, n_events: int) -> Iterator[EventSet]:
         """Yield consecutive slices of at most ``n_events``."""
@@ -212,13 +159,7 @@ class EventSet:
 
     def equals(self, other: EventSet) -> bool:
         """Whether every column holds the same values."""
-        for field in fields(self):
-            mine, theirs = getattr(self, field.name), getattr(other, field.name)
-            if isinstance(mine, Names):
-                mine, theirs = mine.array(), theirs.array()
-            if not np.array_equal(mine, theirs):
-                return False
-        return True
+        return equal(self, other)
 
     def __repr__(self) -> str:
         if not len(self):
@@ -261,9 +202,4 @@ def concatenate_events(parts: Sequence[EventSet]) -> EventSet:
     if len(parts) <= 1:
         return parts[0] if parts else EventSet.empty()
     width = max(part.max_objects for part in parts)
-    parts = [part.with_max_objects(width) for part in parts]
-    joined: dict[str, object] = {}
-    for field in fields(EventSet):
-        values = [getattr(part, field.name) for part in parts]
-        joined[field.name] = Names.concatenate(values) if isinstance(values[0], Names) else np.concatenate(values)
-    return EventSet(**joined)  # type: ignore[arg-type]
+    return join([part.with_max_objects(width) for part in parts])

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.errors import UnmaskError, UsageError, nearest
-from unmask.events.event_set import Names
+from unmask.events.columns import Names
 from unmask.io.source import Source
 
 HDF5_MAGIC = b"\x89HDF"

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from unmask.errors import nearest
 from unmask.events.build import FlatEvents
-from unmask.events.event_set import Names
+from unmask.events.columns import Names
 from unmask.events.objects import SYMBOL_TAGS
 from unmask.io.source import Chunk, Source, to_mev
 from unmask.io.text import Lines, decode_line, parse_number, read_table, stream_lines

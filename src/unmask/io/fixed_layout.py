@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from unmask.events.build import FlatEvents
-from unmask.events.event_set import Names
+from unmask.events.columns import Names
 from unmask.events.objects import KNOWN_TAGS, OBJECTS, PADDING_TAG
 from unmask.io.array_files import HDF5_MAGIC, ZIP_MAGIC, read_hdf5_rows, read_npz_rows
 from unmask.io.source import Chunk, Source, to_mev

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from unmask.artifacts import Json
 from unmask.errors import ArtifactError, UsageError
 from unmask.events.build import FLAT_COLUMNS, FlatEvents
-from unmask.events.columns import IDENTITY_TYPES, identity_from_arrow, identity_to_arrow
-from unmask.events.event_set import LABEL_NAMES, EventSet, Names, concatenate_events
+from unmask.events.columns import IDENTITY_TYPES, Names, identity_from_arrow, identity_to_arrow
+from unmask.events.event_set import LABEL_NAMES, EventSet, concatenate_events
 from unmask.events.objects import IS_OBJECT, KNOWN_TAGS, MAX_OBJECTS, TAG_LIMIT
 from unmask.io.source import Chunk, Source
 from unmask.tables import TableKind, TableWriter, open_table

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from unmask.errors import UsageError
 from unmask.events.build import FLAT_COLUMNS, FlatEvents
-from unmask.events.event_set import Names
+from unmask.events.columns import Names
 from unmask.events.objects import LEPTON_TAGS, TAGS, Unit
 from unmask.io.root_file import Entries, detect_root_kind, open_root, pick_tree
 from unmask.io.selections import (

@@ -20,8 +20,15 @@ from pyarrow import csv
 
 from unmask.artifacts import Json
 from unmask.errors import ArtifactError, BadDataError, UnmaskError, UsageError
-from unmask.events.columns import IDENTITY_TYPES, identity_from_arrow, identity_to_arrow, words_from_arrow
-from unmask.events.event_set import LABEL_NAMES, EventSet, Names
+from unmask.events.columns import (
+    IDENTITY_TYPES,
+    Names,
+    identity_from_arrow,
+    identity_of,
+    identity_to_arrow,
+    words_from_arrow,
+)
+from unmask.events.event_set import LABEL_NAMES, EventSet
 from unmask.events.fingerprints import SeenEvents
 from unmask.events.observables import OBSERVABLES
 from unmask.tables import METADATA_KEY, TableKind, TableWriter, open_table, table_files
@@ -86,12 +93,7 @@ class Scores:
             token_loss=token_loss,
             scalars={one.column: one.function(events) for one in OBSERVABLES.values()},
             was_trained_on=None if seen is None else seen.contains(events),
-            row=events.row,
-            event_id=events.event_id,
-            file_names=events.file_names,
-            process_names=events.process_names,
-            label=events.label,
-            weight=events.weight,
+            **identity_of(events),
         )
 
     def __len__(self) -> int:

@@ -14,7 +14,8 @@ from unmask.artifacts import Json, provenance
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.ranked_scores import n_effective
 from unmask.events.checks import BadEvents
-from unmask.events.event_set import BACKGROUND, LABEL_NAMES, SIGNAL, UNKNOWN, EventSet, Names, concatenate_events
+from unmask.events.columns import Names
+from unmask.events.event_set import BACKGROUND, LABEL_NAMES, SIGNAL, UNKNOWN, EventSet, concatenate_events
 from unmask.events.fingerprints import fingerprints
 from unmask.events.splits import DEFAULT_FRACTIONS, SPLITS, Splitter
 from unmask.io.kinds import Kind

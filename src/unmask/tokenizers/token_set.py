@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +13,19 @@ import pyarrow as pa
 
 from unmask.artifacts import Json
 from unmask.errors import ArtifactError, UsageError
-from unmask.events.columns import IDENTITY_TYPES, identity_from_arrow, identity_to_arrow
-from unmask.events.event_set import EventSet, Names, Selection
+from unmask.events.columns import (
+    IDENTITY_TYPES,
+    Names,
+    Selection,
+    equal,
+    identity_from_arrow,
+    identity_of,
+    identity_to_arrow,
+    join,
+    make_read_only,
+    select,
+)
+from unmask.events.event_set import EventSet
 from unmask.tables import TableKind, TableWriter, open_table
 
 #: Token of a position that holds no object; codes run from 1 to ``n_codes``.
@@ -55,19 +65,12 @@ class TokenSet:
     def __post_init__(self) -> None:
         if self.tokens.ndim != 2:
             raise UsageError(f"tokens have shape {self.tokens.shape}, expected (n_events, sequence)")
-        for name in ("tokens", *IDENTITY_COLUMNS):
-            value = getattr(self, name)
-            array = value.code if isinstance(value, Names) else value
-            if len(array) != len(self.tokens):
-                raise UsageError(f"column {name} has {len(array)} entries for {len(self.tokens)} events")
-            view = array.view()
-            view.flags.writeable = False
-            object.__setattr__(self, name, Names(view, value.words) if isinstance(value, Names) else view)
+        make_read_only(self)
 
     @classmethod
     def of(cls, events: EventSet, tokens: npt.NDArray[np.int32], n_codes: int) -> TokenSet:
         """Put ``tokens`` beside the identity columns of the ``events`` that they stand for."""
-        return cls(tokens=tokens, n_codes=n_codes, **{name: getattr(events, name) for name in IDENTITY_COLUMNS})
+        return cls(tokens=tokens, n_codes=n_codes, **identity_of(events))
 
     @property
     def is_real(self) -> npt.NDArray[np.bool_]:
@@ -93,13 +96,7 @@ class TokenSet:
         return len(self.tokens)
 
     def __getitem__(self, selection: Selection | int) -> TokenSet:
-        if isinstance(selection, (int, np.integer)):
-            raise UsageError("a TokenSet is sliced, not indexed: write tokens[i : i + 1]")
-        picked: dict[str, Any] = {}
-        for name in ("tokens", *IDENTITY_COLUMNS):
-            value = getattr(self, name)
-            picked[name] = Names(value.code[selection], value.words) if isinstance(value, Names) else value[selection]
-        return TokenSet(n_codes=self.n_codes, **picked)
+        return select(self, selection)
 
     def chunks(self, n_events: int) -> Iterator[TokenSet]:
         """Yield consecutive slices of at most ``n_events``."""
@@ -108,17 +105,10 @@ class TokenSet:
 
     def equals(self, other: TokenSet) -> bool:
         """Whether vocabulary, tokens and every identity column are the same."""
-        pairs = [(getattr(self, name), getattr(other, name)) for name in ("tokens", *IDENTITY_COLUMNS)]
-        return self.n_codes == other.n_codes and all(
-            np.array_equal(mine.array(), theirs.array()) if isinstance(mine, Names) else np.array_equal(mine, theirs)
-            for mine, theirs in pairs
-        )
+        return self.n_codes == other.n_codes and equal(self, other)
 
     def __repr__(self) -> str:
         return f"TokenSet: {len(self):,} events of {self.sequence_length} tokens, {self.n_codes:,} codes"
-
-
-IDENTITY_COLUMNS = tuple(field.name for field in fields(TokenSet) if field.name not in ("tokens", "n_codes"))
 
 
 def concatenate_tokens(parts: Sequence[TokenSet]) -> TokenSet:
@@ -128,11 +118,7 @@ def concatenate_tokens(parts: Sequence[TokenSet]) -> TokenSet:
     first = parts[0]
     for part in parts[1:]:
         _check_same_vocabulary(first, part)
-    joined: dict[str, Any] = {}
-    for name in ("tokens", *IDENTITY_COLUMNS):
-        values = [getattr(part, name) for part in parts]
-        joined[name] = Names.concatenate(values) if isinstance(values[0], Names) else np.concatenate(values)
-    return TokenSet(n_codes=first.n_codes, **joined)
+    return join(parts)
 
 
 def write_tokens(
