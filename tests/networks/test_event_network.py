@@ -7,9 +7,10 @@ import torch
 from unmask import load_sample
 from unmask.errors import UsageError
 from unmask.events.objects import MET_TYPE
+from unmask.kinematics import wrap_phi
 from unmask.networks.event_network import BACKBONES, PHI, BackboneName, EventNetwork, SetNetwork, make_event_network
 from unmask.networks.event_tensors import EventTensors, event_tensors, forces_between
-from unmask.networks.pair_features import Force, wrapped
+from unmask.networks.pair_features import Force
 
 SETS = [name for name in BACKBONES if name != "mlp"]
 
@@ -55,7 +56,7 @@ def test_sets_have_no_order_and_no_origin_of_phi(backbone: BackboneName, biases:
     shuffled = events.kinematics[:, order], events.types[:, order]
     torch.testing.assert_close(network(*shuffled), expected, rtol=1e-4, atol=1e-5)
     turned = events.kinematics.clone()
-    turned[..., PHI] = torch.where(events.types != 0, wrapped(turned[..., PHI] + 2.0), 0.0)
+    turned[..., PHI] = torch.where(events.types != 0, wrap_phi(turned[..., PHI] + 2.0), 0.0)
     torch.testing.assert_close(network(turned, events.types), expected, rtol=1e-3, atol=1e-4)
 
 

@@ -13,7 +13,6 @@ from unmask.detectors.copies import Copier, in_order, random_choices
 from unmask.detectors.decays import drawn_decays
 from unmask.detectors.momenta import (
     directions,
-    log_cosh,
     log_mass_factor,
     mirrored_in,
     mirrored_up,
@@ -23,9 +22,9 @@ from unmask.detectors.momenta import (
 )
 from unmask.errors import UsageError
 from unmask.events.objects import IS_B_JET, IS_JET, LEPTON_TAGS, MAX_ENERGY_MEV, MET_TYPE, TAGS, by_tag
+from unmask.kinematics import delta_r, log_cosh, wrap_phi
 from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI
 from unmask.networks.event_tensors import EventTensors
-from unmask.networks.pair_features import wrapped
 
 #: Objects of each type whose eta and E / |p| a new one can have.
 _N_KNOWN = 1 << 14
@@ -292,7 +291,7 @@ class AlteredCopies(Copier):
                 break
             eta = torch.where(is_close, self.drawn(types)[0], mine[..., ETA])
             turn = torch.where(is_close, 0.5 * torch.randn(is_close.shape, device=new.device), 0)
-            log_pt, phi = mine[..., LOG_PT], wrapped(mine[..., PHI] + turn)
+            log_pt, phi = mine[..., LOG_PT], wrap_phi(mine[..., PHI] + turn)
             new[index] = torch.stack([log_pt + log_cosh(eta) + log_mass_factor(mine), log_pt, eta, phi], -1)
         new_types[index] = torch.where(is_close, 0, types)
         return new, new_types
@@ -335,7 +334,7 @@ def _total(kinematics: Tensor, is_counted: Tensor) -> Tensor:
 def _distances(kinematics: Tensor, others: Tensor) -> Tensor:
     """(n, objects, others): the angular distance."""
     eta, phi = (kinematics[..., i, None] - others[:, None, :, i] for i in (ETA, PHI))
-    return torch.hypot(eta, wrapped(phi))
+    return delta_r(eta, phi)
 
 
 def _n_jets(types: Tensor, others: Tensor) -> Tensor:

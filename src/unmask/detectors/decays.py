@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from unmask.detectors.momenta import log_cosh
 from unmask.events.objects import LEPTON_TAGS, TAGS
+from unmask.kinematics import log_cosh
 
 if TYPE_CHECKING:
     from unmask.detectors.copies import Copier

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from unmask.detectors.copies import Copier, in_order, random_choices
-from unmask.detectors.momenta import log_cosh, log_mass_factor, mirrored_in, mirrored_up
+from unmask.detectors.momenta import log_mass_factor, mirrored_in, mirrored_up
 from unmask.errors import UsageError
 from unmask.events.objects import OBJECTS
+from unmask.kinematics import log_cosh, wrap_phi
 from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI
 from unmask.networks.event_tensors import EventTensors
-from unmask.networks.pair_features import wrapped
 
 #: Objects of each type whose E / |p| a renamed object can take over.
 _N_KNOWN = 1024
@@ -113,7 +113,7 @@ class Distorter(Copier):
         eta = kinematics[..., ETA] + shift[..., ETA]
         eta = torch.where(is_changed, mirrored_in(eta, most), eta)
         phi = kinematics[..., PHI] + shift[..., PHI]
-        phi = torch.where(is_smeared, wrapped(phi), phi)
+        phi = torch.where(is_smeared, wrap_phi(phi), phi)
         log_energy = torch.where(is_changed, log_pt + log_cosh(eta) + log_mass_factor, kinematics[..., LOG_ENERGY])
         return torch.stack([log_energy, log_pt, eta, phi], -1)
 

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from unmask.kinematics import log_cosh
 from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI
 
 #: A slower recoil than light.
@@ -91,10 +92,6 @@ def visible(kinematics: Tensor, types: Tensor) -> Tensor:
 def log_mass_factor(kinematics: Tensor) -> Tensor:
     """ln(E / |p|): 0 for what is massless."""
     return kinematics[..., LOG_ENERGY] - kinematics[..., LOG_PT] - log_cosh(kinematics[..., ETA])
-
-
-def log_cosh(eta: Tensor) -> Tensor:
-    return torch.logaddexp(eta, -eta) - math.log(2)
 
 
 def directions(shape: tuple[int, ...], device: torch.device) -> Tensor:

@@ -23,6 +23,7 @@ from unmask.io.selections import (
     selection_table,
 )
 from unmask.io.source import Chunk, Source, to_mev
+from unmask.kinematics import delta_r
 
 __all__ = ["Derived", "FloatArray", "Layout", "Objects", "detect_root_kind", "select_objects", "stream_root"]
 
@@ -192,13 +193,13 @@ def _select(entries: Entries, layout: Layout, kind: ObjectKind, selection: Objec
     return Objects(event, tag, energy_mev, pt_mev, eta, phi).keep(is_kept)
 
 
-def _is_near(objects: Objects, others: Objects, delta_r: float) -> npt.NDArray[np.bool_]:
-    """Whether each object has one of the others of its event within ``delta_r``."""
+def _is_near(objects: Objects, others: Objects, min_delta_r: float) -> npt.NDArray[np.bool_]:
+    """Whether each object has one of the others of its event within ``min_delta_r``."""
     first = np.searchsorted(others.event, objects.event, side="left")
     last = np.searchsorted(others.event, objects.event, side="right")
     n_pairs = last - first
     one = np.repeat(np.arange(len(first)), n_pairs)
     other = np.arange(len(one)) - np.repeat(np.cumsum(n_pairs) - n_pairs, n_pairs) + first[one]
-    delta_phi = (objects.phi[one] - others.phi[other] + np.pi) % (2 * np.pi) - np.pi
-    is_near = np.hypot(objects.eta[one] - others.eta[other], delta_phi) < delta_r
+    distance = delta_r(objects.eta[one] - others.eta[other], objects.phi[one] - others.phi[other])
+    is_near = distance < min_delta_r
     return np.bincount(one[is_near], minlength=len(first)) > 0

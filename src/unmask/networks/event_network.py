@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from unmask.errors import UsageError, nearest
 from unmask.events.objects import MET_TYPE
 from unmask.events.schema import EventSchema
+from unmask.kinematics import wrap_phi
 from unmask.networks.event_tensors import forces_between
-from unmask.networks.pair_features import N_KINEMATIC, log_couplings, pair_index, pair_kinematics, wrapped
+from unmask.networks.pair_features import N_KINEMATIC, log_couplings, pair_index, pair_kinematics
 from unmask.networks.particle_transformer import ParticleTransformer, masked_sum_of_rows
 from unmask.networks.transformer import TransformerLayer
 
@@ -326,7 +327,7 @@ def _mlp(widths: tuple[int, ...], dropout: float) -> nn.Sequential:
 def _columns(kinematics: Tensor, types: Tensor) -> Tensor:
     """The columns of flat events: momenta in GeV."""
     met, objects = kinematics[:, 0], kinematics[:, 1:]
-    phi = wrapped(objects[..., PHI] - met[:, None, PHI])
+    phi = wrap_phi(objects[..., PHI] - met[:, None, PHI])
     momenta = objects[..., : LOG_PT + 1].exp() / 1e3
     columns = torch.cat([types[:, 1:, None].to(phi.dtype), momenta, objects[..., ETA, None], phi[..., None]], -1)
     columns = columns.masked_fill((types[:, 1:] == 0)[..., None], 0)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from unmask.errors import BadDataError
 from unmask.events.event_set import EventSet
 from unmask.events.objects import MET_TYPE, MIN_PT_MEV
+from unmask.kinematics import wrap_phi
 
 #: log E, log pT, eta and phi.
 N_FEATURES = 4
@@ -34,18 +35,6 @@ class Kinematics(NamedTuple):
     eta: FloatArray
     phi: FloatArray
     types: npt.NDArray[np.uint8] | None = None
-
-
-def wrap_phi(phi: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float32]:
-    """Bring angles into [-pi, pi] in single precision, where the two ends are the same direction.
-
-    >>> wrap_phi(np.array([0.5, 6.0]))
-    array([ 0.5      , -0.2831853], dtype=float32)
-    """
-    is_outside = np.abs(phi) > np.float32(np.pi)
-    if is_outside.any():
-        phi = np.where(is_outside, np.mod(phi.astype(np.float64) + np.pi, 2 * np.pi) - np.pi, phi)
-    return phi.astype(np.float32, copy=False)
 
 
 def types_of(events: EventSet) -> npt.NDArray[np.uint8]:

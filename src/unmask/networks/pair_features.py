@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from unmask.kinematics import wrap_phi
+
 #: ln dR, ln kT, ln z, ln m^2; and with couplings ln alpha.
 N_KINEMATIC = 4
 # Closer than a cell of a calorimeter two objects are at one place; it also keeps logarithms and gradients finite.
@@ -87,7 +89,7 @@ def pair_kinematics(log_pt_mev: Tensor, eta: Tensor, phi: Tensor) -> Tensor:
     """
     i, j = pair_index(eta.shape[1], eta.device)
     delta_eta = (eta[:, i] - eta[:, j]).clamp(-_MAX_DELTA_ETA, _MAX_DELTA_ETA) * (i > 0)
-    delta_phi = wrapped(phi[:, i] - phi[:, j])
+    delta_phi = wrap_phi(phi[:, i] - phi[:, j])
     log_pt = log_pt_mev - _LN_GEV_IN_MEV
     one, other = log_pt[:, i], log_pt[:, j]
     smaller = torch.minimum(one, other)
@@ -106,8 +108,3 @@ def log_couplings(log_mass_squared: Tensor, force: Tensor) -> Tensor:
     alpha = torch.where(force == Force.STRONG, alpha_strong(scale_gev), none)
     alpha = torch.where(force == Force.ELECTROMAGNETIC, alpha_electromagnetic(scale_gev), alpha)
     return torch.where(force == Force.WEAK, alpha_weak(scale_gev), alpha).log()
-
-
-def wrapped(angle: Tensor) -> Tensor:
-    """Bring angles into [-pi, pi)."""
-    return torch.remainder(angle + math.pi, 2 * math.pi) - math.pi

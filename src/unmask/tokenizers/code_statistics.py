@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.events.objects import MET_TYPE, OBJECTS
-from unmask.networks.kinematic_features import Kinematics, wrap_phi
+from unmask.kinematics import wrap_phi
+from unmask.networks.kinematic_features import Kinematics
 
 #: Types that make up less of a code than this are not named in its description.
 _NAMED_SHARE = 0.1

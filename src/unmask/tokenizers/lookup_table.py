@@ -12,7 +12,7 @@ from unmask.artifacts import Json
 from unmask.errors import UsageError, nearest
 from unmask.events.event_set import EventSet
 from unmask.events.objects import MIN_PT_MEV, TAG_LIMIT, ObjectType
-from unmask.networks.kinematic_features import wrap_phi
+from unmask.kinematics import wrap_phi
 from unmask.tokenizers.base import Tokenizer
 from unmask.tokenizers.bins import (
     VARIABLE_NAMES,
