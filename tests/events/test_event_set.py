@@ -89,7 +89,7 @@ def test_equality_is_about_words_not_codes(make_events: MakeEvents) -> None:
 
 def test_labels(make_events: MakeEvents) -> None:
     assert set(make_events(3).with_label(1).label) == {1}
-    with pytest.raises(UsageError, match="label 2"):
+    with pytest.raises(UsageError, match="label is 2"):
         make_events(3).with_label(2)
 
 

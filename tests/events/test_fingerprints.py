@@ -8,7 +8,7 @@ import pytest
 
 from unmask import load_sample, read_events
 from unmask.events import fingerprints
-from unmask.events.fingerprints import SeenEvents
+from unmask.events.fingerprints import TrainingFingerprints
 
 
 def test_every_event_of_the_sample_has_a_fingerprint_of_its_own() -> None:
@@ -18,7 +18,7 @@ def test_every_event_of_the_sample_has_a_fingerprint_of_its_own() -> None:
 
 def test_only_the_content_counts() -> None:
     events = load_sample("gluino")[:200]
-    seen = SeenEvents.of(events)
+    seen = TrainingFingerprints.of(events)
     dressed = replace(events, weight=events.weight * 2, label=np.ones_like(events.label), row=events.row + 5)
     assert seen.contains(dressed).all()
     pt = events.pt_mev.copy()
@@ -33,11 +33,11 @@ def test_a_text_file_and_the_table_made_of_it_hold_the_same_events(tmp_path: Pat
 
     events = read_events(sample_path("gluino"))[:100]
     write_events(tmp_path / "events.parquet", events)
-    assert SeenEvents.of(events).contains(read_events(tmp_path / "events.parquet")).all()
+    assert TrainingFingerprints.of(events).contains(read_events(tmp_path / "events.parquet")).all()
 
 
 def test_of_very_many_events_some_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fingerprints, "MAX_REMEMBERED", 50)
     events = load_sample("gluino")[:200]
-    seen = SeenEvents.of(events)
+    seen = TrainingFingerprints.of(events)
     assert seen.contains(events).sum() == 50

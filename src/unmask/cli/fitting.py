@@ -78,7 +78,7 @@ def training_and_validation(
     from unmask.cli.console import note
     from unmask.errors import UsageError
     from unmask.events.event_set import concatenate_events
-    from unmask.events.fingerprints import SeenEvents
+    from unmask.events.fingerprints import TrainingFingerprints, is_leak
     from unmask.events.splits import split_background
     from unmask.tokenizers.base import check_background
 
@@ -86,8 +86,8 @@ def training_and_validation(
     check_background(events)
     if validation_files:
         training, validation = events, concatenate_events(list(reading.stream(validation_files)))
-        n_shared = int(SeenEvents.of(training).contains(validation).sum())
-        if n_shared > 0.01 * len(validation):
+        n_shared = int(TrainingFingerprints.of(training).contains(validation).sum())
+        if is_leak(n_shared, len(validation)):
             raise UsageError(
                 f"{n_shared:,} of the {len(validation):,} validation events are training events too, so nothing would "
                 "stop a training that learns them by heart; give others, or leave out --validation"

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from unmask.events.event_set import EventSet
 
 Label = Literal["background", "signal", "unknown"]
-SAMPLE = "sample:"
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 LABELS: dict[Label, int] = {"background": 0, "signal": 1, "unknown": -1}
@@ -157,10 +156,9 @@ def _with_options(
 
 def resolve(path: Path) -> Path:
     """Turn ``sample:gluino`` into the path of the sample; any other path stays."""
-    from unmask.io.sample import sample_path
+    from unmask.io import sample
 
-    name = str(path)
-    return sample_path(name.removeprefix(SAMPLE)) if name.startswith(SAMPLE) else path
+    return sample.resolve(path)
 
 
 def find_files(paths: Iterable[Path]) -> list[Path]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from unmask.artifacts import Artifact, Json, load_artifact, provenance, save_artifact
 from unmask.errors import ArtifactError, NotFittedError, UsageError
 from unmask.events.event_set import EventSet
-from unmask.events.fingerprints import SeenEvents
+from unmask.events.fingerprints import TrainingFingerprints
 from unmask.scores.score_table import Scores
 from unmask.tokenizers.base import check_background
 
@@ -41,7 +41,7 @@ class Detector(ABC):
     #: What the detector has learnt from; None before :meth:`fit`.
     fitted_on_: dict[str, Json] | None = None
     #: The training events, so that they can be told from others; None for a detector of unknown training.
-    seen_: SeenEvents | None = None
+    seen_: TrainingFingerprints | None = None
 
     def fit(
         self,
@@ -66,7 +66,7 @@ class Detector(ABC):
             "processes": train.process_names.counts(),
             "files": train.file_names.counts(),
         }
-        self.seen_ = SeenEvents.of(train)
+        self.seen_ = TrainingFingerprints.of(train)
         return self
 
     def _check_events(self, train: EventSet, validation: EventSet) -> None:
@@ -165,7 +165,7 @@ class Detector(ABC):
             detector.fitted_on_ = artifact.provenance["fitted_on"]
         except (TypeError, KeyError, RuntimeError) as error:
             raise ArtifactError(f"does not hold a whole {cls.kind} detector ({error})", path=folder) from None
-        detector.seen_ = None if seen is None else SeenEvents(seen)
+        detector.seen_ = None if seen is None else TrainingFingerprints(seen)
         return detector
 
     @classmethod

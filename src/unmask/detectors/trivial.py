@@ -12,7 +12,7 @@ from unmask.artifacts import Json
 from unmask.detectors.base import Detector
 from unmask.errors import UsageError, nearest
 from unmask.events.event_set import EventSet
-from unmask.events.fingerprints import fingerprints
+from unmask.events.fingerprints import fingerprints, random_numbers
 from unmask.events.observables import OBSERVABLES
 from unmask.scores.p_values import COMBINE, BackgroundTail, Rule
 
@@ -57,7 +57,7 @@ class TrivialDetector(Detector):
         if self.score in _OBSERVABLES:
             return _OBSERVABLES[self.score].of(events)
         if self.score == "random":
-            return _random(events, self.seed)
+            return random_numbers(fingerprints(events), self.seed)
         minus_log_p = [tail.minus_log_p_of(_FOUR[name].function(events)) for name, tail in self.tails_.items()]
         return COMBINE[_OF_ALL_FOUR[self.score]](np.stack(minus_log_p))
 
@@ -67,12 +67,3 @@ class TrivialDetector(Detector):
     def _restore(self, arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Json]) -> None:  # noqa: ARG002
         used = _FOUR if self.score in _OF_ALL_FOUR else {}
         self.tails_ = {name: BackgroundTail.from_arrays(arrays, name) for name in used}
-
-
-def _random(events: EventSet, seed: int) -> npt.NDArray[np.float64]:
-    """Numbers from 0 to 1, (n_events,), by mixing the bits of the events' fingerprints with a word of the seed."""
-    word = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
-    bits = fingerprints(events) ^ word
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
-    return np.asarray((bits >> np.uint64(11)) * 2.0**-53)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from unmask.events.fingerprints import random_numbers
 from unmask.events.observables import OBSERVABLES
 from unmask.scores.p_values import p_values
 
@@ -50,13 +51,5 @@ def trivial_scores(
     return scores | {
         FISHER: surprise.sum(axis=0),
         SMALLEST: surprise.max(axis=0),
-        RANDOM: _random_numbers(event_key, seed),
+        RANDOM: random_numbers(event_key, seed),
     }
-
-
-def _random_numbers(event_key: npt.NDArray[np.int64], seed: int) -> FloatArray:
-    """Numbers from 0 to 1 that look random, each made of a key and the seed: the finaliser of SplitMix64."""
-    mixed = event_key.astype(np.uint64) + np.random.default_rng(seed).integers(0, 1 << 63, dtype=np.uint64)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return np.asarray((mixed ^ (mixed >> np.uint64(31))) / 2.0**64, np.float64)

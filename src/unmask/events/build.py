@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from unmask.events.columns import Names, columns_of
 from unmask.events.event_set import UNKNOWN, EventSet
-from unmask.events.objects import MAX_OBJECTS, TAG_LIMIT
+from unmask.events.objects import MAX_OBJECTS, TAG_LIMIT, Unit
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
@@ -55,6 +55,14 @@ class FlatEvents:
             for name, column in columns_of(self).items()
         }
         return FlatEvents(**kept)
+
+
+def to_mev(values: npt.NDArray[Any], unit: Unit | None) -> npt.NDArray[Any]:
+    """Turn energies in a declared unit into MeV."""
+    if unit in ("log-MeV", "log-GeV"):
+        with np.errstate(over="ignore"):  # an absurd logarithm becomes inf, which the checks refuse
+            values = np.exp(values)
+    return values * 1e3 if unit in ("GeV", "log-GeV") else values
 
 
 # Of the key that objects are ordered by.

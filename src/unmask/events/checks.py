@@ -98,7 +98,7 @@ _RULES = (
 )
 
 
-def check_events(flat: FlatEvents, *, path: Path, place: Callable[[int], str], bad: BadEvents) -> FlatEvents:
+def check_events(flat: FlatEvents, *, path: Path | str, place: Callable[[int], str], bad: BadEvents) -> FlatEvents:
     """Return the good events; each bad one goes to ``bad`` under the first rule that it breaks.
 
     ``place`` turns an index into ``flat`` into words, such as "line 12".
@@ -129,7 +129,7 @@ def check_events(flat: FlatEvents, *, path: Path, place: Callable[[int], str], b
     return flat
 
 
-def _check_met_unit(flat: FlatEvents, path: Path) -> None:
+def _check_met_unit(flat: FlatEvents, path: Path | str) -> None:
     """MET can be small in one event, not in most: then it is in another unit than the objects."""
     met = flat.met_mev[flat.met_mev > 0]
     if len(met) >= MIN_EVENTS_FOR_MET_UNIT and np.median(met) < MIN_PT_MEV:

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from unmask.errors import UsageError
 from unmask.events.columns import Names, Selection, equal, join, make_read_only, select
-from unmask.events.objects import IS_B_JET, IS_JET, MAX_OBJECTS, OBJECTS, PADDING_TAG
+from unmask.events.objects import IS_B_JET, IS_JET, MAX_OBJECTS, OBJECTS, PADDING_TAG, Unit
 
 BACKGROUND, SIGNAL, UNKNOWN = 0, 1, -1
 LABEL_NAMES = {BACKGROUND: "background", SIGNAL: "signal", UNKNOWN: "unlabelled"}
+Label = Literal["background", "signal", "unlabelled", "unknown"]
+
+
+def label_code(label: Label | int | str) -> int:
+    """0, 1 or -1 of a label that is given by name or number.
+
+    >>> label_code("signal")
+    1
+    """
+    known: dict[str | int, int] = {"unknown": UNKNOWN}
+    for code, name in LABEL_NAMES.items():
+        known |= {code: code, name: code}
+    if label not in known:
+        raise UsageError(f"label is {label!r}; expected background, signal or unknown (0, 1 or -1)")
+    return known[label]
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -71,6 +86,103 @@ class EventSet:
         columns |= {name: np.zeros((0, MAX_OBJECTS), dtype) for name, dtype in OBJECT_DTYPES.items()}
         no_names = Names(np.zeros(0, np.int32), ())
         return cls(file_names=no_names, process_names=no_names, **columns)  # type: ignore[arg-type]
+
+    @classmethod
+    def from_arrays(
+        cls,
+        *,
+        unit: Unit,
+        types: npt.ArrayLike,
+        energy: npt.ArrayLike,
+        pt: npt.ArrayLike,
+        eta: npt.ArrayLike,
+        phi: npt.ArrayLike,
+        met: npt.ArrayLike,
+        met_phi: npt.ArrayLike,
+        n_objects: npt.ArrayLike | None = None,
+        event_id: npt.ArrayLike | None = None,
+        row: npt.ArrayLike | None = None,
+        weight: npt.ArrayLike | None = None,
+        process: npt.ArrayLike = "events",
+        file: npt.ArrayLike = "arrays",
+        label: npt.ArrayLike | Label = "unlabelled",
+        max_objects: int = MAX_OBJECTS,
+    ) -> EventSet:
+        """Make events from arrays, checked like those of a file.
+
+        Parameters
+        ----------
+        unit
+            Unit of energy, pT and MET: "MeV", "GeV", "log-MeV" or "log-GeV".
+        types, energy, pt, eta, phi
+            Of the objects: (n_events, slots) with type 0 or "" for an empty slot, or all objects one after the other
+            together with ``n_objects``. Types are tags, names ("b-jet") or symbols ("b").
+        met, met_phi
+            (n_events,), missing transverse momentum and its direction.
+        n_objects
+            (n_events,), for flat objects.
+        event_id, row, weight
+            (n_events,); by default 0, 1, 2, ... and weights of 1.
+        process, file
+            One text for all events, or one per event; an event is known by its file and row.
+        label
+            "background", "signal", or per event 0 background, 1 signal, -1 unknown.
+        max_objects
+            Objects kept per event, those of largest pT.
+
+        Raises
+        ------
+        UsageError
+            If an array has another shape or type than it should.
+        BadDataError
+            If a value is not physical; it says of which event.
+
+        >>> EventSet.from_arrays(
+        ...     unit="GeV", types=[["b", "muon"]], energy=[[60, 30]], pt=[[50, 30]], eta=[[0.5, 0]], phi=[[1, -1]],
+        ...     met=[80], met_phi=[0], label="background"
+        ... )
+        EventSet: 1 events (1 background)
+        ...
+        """
+        from unmask.events.arrays import events_from_arrays
+
+        columns = {"types": types, "energy": energy, "pt": pt, "eta": eta, "phi": phi, "met": met, "met_phi": met_phi}
+        return events_from_arrays(
+            columns | {"event_id": event_id, "row": row, "weight": weight},
+            unit=unit,
+            n_objects=n_objects,
+            process=process,
+            file=file,
+            label=label,
+            max_objects=max_objects,
+        )
+
+    @classmethod
+    def from_awkward(cls, array: Any, *, unit: Unit, max_objects: int = MAX_OBJECTS) -> EventSet:
+        """Make events from an awkward array of records, checked like those of a file; :meth:`to_awkward` gives one.
+
+        Parameters
+        ----------
+        array
+            Fields ``met``, ``met_phi`` and ``objects``, with ``types``, ``energy``, ``pt``, ``eta`` and ``phi``; also
+            ``event_id``, ``row``, ``file``, ``process``, ``label`` and ``weight``, if they are there.
+        unit, max_objects
+            As in :meth:`from_arrays`.
+        """
+        from unmask.events.arrays import events_from_awkward
+
+        return events_from_awkward(array, unit=unit, max_objects=max_objects)
+
+    def to_awkward(self, *, unit: Unit = "MeV") -> Any:
+        """Awkward array with one record per event; its objects are ``Momentum4D`` of the package vector."""
+        from unmask.events.arrays import events_to_awkward
+
+        return events_to_awkward(self, unit=unit)
+
+    @staticmethod
+    def concatenate(parts: Sequence[EventSet]) -> EventSet:
+        """Join event sets in the given order."""
+        return concatenate_events(parts)
 
     @property
     def max_objects(self) -> int:
@@ -145,11 +257,9 @@ class EventSet:
         padded = {name: np.pad(values, ((0, 0), (0, max(n_more, 0)))) for name, values in columns.items()}
         return replace(self, **padded)  # type: ignore[arg-type]
 
-    def with_label(self, label: int) -> EventSet:
+    def with_label(self, label: Label | int) -> EventSet:
         """Return the same events, all labelled ``label``."""
-        if label not in LABEL_NAMES:
-            raise UsageError(f"label {label}: use 0 (background), 1 (signal) or -1 (unknown)")
-        return replace(self, label=np.full(len(self), label, np.int8))
+        return replace(self, label=np.full(len(self), label_code(label), np.int8))
 
     def with_signal(self, processes: Iterable[str]) -> EventSet:
         """Return the same events, labelled signal if of one of ``processes`` and background otherwise."""

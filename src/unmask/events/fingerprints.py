@@ -12,6 +12,8 @@ import numpy.typing as npt
 from unmask.events.event_set import OBJECT_COLUMNS, EventSet
 from unmask.events.objects import MAX_OBJECTS
 
+#: Fraction of events that may be training events too: real files hold a few events twice, more is a mix-up of files.
+MAX_SHARED = 0.01
 #: Training events that a detector remembers; a megabyte.
 MAX_REMEMBERED = 1 << 17
 _EVENTS_IN_CACHE = 1 << 10
@@ -47,6 +49,23 @@ def _mixed(events: EventSet) -> npt.NDArray[np.uint64]:
     return np.asarray(mixed ^ (mixed >> np.uint64(29)))
 
 
+def is_leak(n_shared: int, n_events: int) -> bool:
+    """Whether too many of these events were trained on, or are there twice: more than 1 %.
+
+    >>> is_leak(1, 100), is_leak(2, 100)
+    (False, True)
+    """
+    return n_shared > MAX_SHARED * n_events
+
+
+def random_numbers(key: npt.NDArray[np.integer], seed: int) -> npt.NDArray[np.float64]:
+    """Numbers from 0 to 1, each made of a key of an event and the seed: the finalizer of SplitMix64."""
+    mixed = key.astype(np.uint64) + np.random.default_rng(seed).integers(0, 1 << 63, dtype=np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray((mixed ^ (mixed >> np.uint64(31))) / 2.0**64, np.float64)
+
+
 def fingerprint_of(*samples: EventSet) -> str:
     """Changes when an event changes; the same on all machines, as nothing computed from the events would be."""
     digest = hashlib.sha256()
@@ -57,19 +76,19 @@ def fingerprint_of(*samples: EventSet) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class SeenEvents:
+class TrainingFingerprints:
     """The events that something has learnt from: all of them, or of very many those with the smallest fingerprints.
 
     >>> from unmask import load_sample
     >>> events = load_sample("gluino")[:100]
-    >>> int(SeenEvents.of(events[:60]).contains(events).sum())
+    >>> int(TrainingFingerprints.of(events[:60]).contains(events).sum())
     60
     """
 
     fingerprint: npt.NDArray[np.uint64]  # rising
 
     @classmethod
-    def of(cls, events: EventSet) -> SeenEvents:
+    def of(cls, events: EventSet) -> TrainingFingerprints:
         """Remember events."""
         return cls(np.unique(fingerprints(events))[:MAX_REMEMBERED])
 

@@ -18,10 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from unmask.errors import nearest
-from unmask.events.build import FlatEvents
+from unmask.events.build import FlatEvents, to_mev
 from unmask.events.columns import Names
 from unmask.events.objects import SYMBOL_TAGS
-from unmask.io.source import Chunk, Source, to_mev
+from unmask.io.source import Chunk, Source
 from unmask.io.text import Lines, decode_line, parse_number, read_table, stream_lines
 from unmask.tables import WORDS
 

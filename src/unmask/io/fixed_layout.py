@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from unmask.events.build import FlatEvents
+from unmask.events.build import FlatEvents, to_mev
 from unmask.events.columns import Names
 from unmask.events.objects import KNOWN_TAGS, OBJECTS, PADDING_TAG
 from unmask.io.array_files import HDF5_MAGIC, ZIP_MAGIC, read_hdf5_rows, read_npz_rows
-from unmask.io.source import Chunk, Source, to_mev
+from unmask.io.source import Chunk, Source
 from unmask.io.text import Lines, decode_line, parse_number, read_table, stream_lines
 
 #: Slots for objects of this layout.

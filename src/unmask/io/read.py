@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 from unmask.errors import BadDataError, UsageError, nearest
 from unmask.events.build import to_event_set
 from unmask.events.checks import BadEvents, check_events
-from unmask.events.event_set import UNKNOWN, EventSet, concatenate_events
+from unmask.events.event_set import UNKNOWN, EventSet, Label, concatenate_events, label_code
 from unmask.events.objects import MAX_OBJECTS
 from unmask.io.kinds import KINDS, ROOT_KINDS, Kind
+from unmask.io.sample import resolve
 from unmask.io.source import Reader, ReadOptions, Source, damaged, open_text
 
 __all__ = [
@@ -63,7 +65,7 @@ def stream_events(
     BadDataError
         With the file, the line or entry, the value and what is accepted.
     """
-    path = Path(path)
+    path = resolve(path)
     options = options or ReadOptions()
     source = Source(path, options, bad or BadEvents(), progress)
     check_is_file(path)
@@ -117,14 +119,30 @@ def count_entries(path: Path, *, kind: Kind | None = None, options: ReadOptions 
 def read_events(
     paths: str | Path | Sequence[str | Path],
     *,
+    label: Label | int | None = None,
     kind: Kind | None = None,
     options: ReadOptions | None = None,
     bad: BadEvents | None = None,
 ) -> EventSet:
-    """Read one or several files into one EventSet; see :func:`stream_events`."""
+    """Read one or several files into one EventSet.
+
+    Parameters
+    ----------
+    paths
+        Files of any format in ``KINDS``, or samples such as "sample:gluino".
+    label
+        "background", "signal", or 0, 1 or -1 for unknown; None keeps the label of a Parquet file, else unknown.
+    kind, options, bad
+        As in :func:`stream_events`.
+
+    >>> read_events("sample:gluino", label="background").label.max()
+    np.int8(0)
+    """
     files = [paths] if isinstance(paths, (str, Path)) else list(paths)
     check_distinct_names(files)
-    bad = bad or BadEvents()
+    options, bad = options or ReadOptions(), bad or BadEvents()
+    if label is not None:
+        options = replace(options, label=label_code(label))
     return concatenate_events(
         [chunk for file in files for chunk in stream_events(file, kind=kind, options=options, bad=bad)]
     )

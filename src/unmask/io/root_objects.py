@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.errors import UsageError
-from unmask.events.build import FLAT_COLUMNS, FlatEvents
+from unmask.events.build import FLAT_COLUMNS, FlatEvents, to_mev
 from unmask.events.columns import Names
 from unmask.events.objects import LEPTON_TAGS, TAGS, Unit
 from unmask.io.root_file import Entries, detect_root_kind, open_root, pick_tree
@@ -22,7 +22,7 @@ from unmask.io.selections import (
     SelectionTable,
     selection_table,
 )
-from unmask.io.source import Chunk, Source, to_mev
+from unmask.io.source import Chunk, Source
 from unmask.kinematics import delta_r
 
 __all__ = ["Derived", "FloatArray", "Layout", "Objects", "detect_root_kind", "select_objects", "stream_root"]

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from unmask.errors import BadDataError
@@ -86,14 +84,6 @@ class Chunk:
 
 
 Reader = Callable[[Source], Iterator[Chunk]]
-
-
-def to_mev(values: npt.NDArray[Any], unit: Unit | None) -> npt.NDArray[Any]:
-    """Turn energies in a declared unit into MeV."""
-    if unit in ("log-MeV", "log-GeV"):
-        with np.errstate(over="ignore"):  # an absurd logarithm becomes inf, which the checks refuse
-            values = np.exp(values)
-    return values * 1e3 if unit in ("GeV", "log-GeV") else values
 
 
 class _CountingFile(io.RawIOBase):

@@ -10,11 +10,9 @@ import numpy as np
 from unmask.errors import BadDataError, UsageError, nearest
 from unmask.evaluation.comparison import align, select
 from unmask.events.event_set import BACKGROUND, SIGNAL
+from unmask.events.fingerprints import is_leak
 from unmask.scores.p_values import COMBINE, BackgroundTail, Rule
 from unmask.scores.score_table import Scores
-
-#: Fraction of background events that may be training or tested events; more is a mix-up of files.
-_MAX_KNOWN = 0.01
 
 
 def combine(
@@ -72,7 +70,7 @@ def _tail(name: str, background: Scores, scores: Scores) -> BackgroundTail:
     trained_on = np.zeros(n, np.bool_) if background.was_trained_on is None else background.was_trained_on
     tested = has_file & np.isin(background.event_key, scores.event_key)
     for n_known, what in ((trained_on.sum(), "training events of the detector"), (tested.sum(), "also scored")):
-        if n_known > _MAX_KNOWN * n:
+        if is_leak(n_known, n):
             raise UsageError(
                 f"{name}: {n_known:,} of {n:,} background events are {what}; p-values need others, such as validation "
                 "events"

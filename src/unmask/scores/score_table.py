@@ -29,7 +29,7 @@ from unmask.events.columns import (
     words_from_arrow,
 )
 from unmask.events.event_set import LABEL_NAMES, EventSet
-from unmask.events.fingerprints import SeenEvents
+from unmask.events.fingerprints import TrainingFingerprints
 from unmask.events.observables import OBSERVABLES
 from unmask.tables import METADATA_KEY, TableKind, TableWriter, open_table, table_files
 
@@ -85,7 +85,7 @@ class Scores:
         events: EventSet,
         score: npt.NDArray[np.float64],
         token_loss: npt.NDArray[np.float32] | None = None,
-        seen: SeenEvents | None = None,
+        seen: TrainingFingerprints | None = None,
     ) -> Scores:
         """Put scores beside the identity columns of their events."""
         return cls(

@@ -16,7 +16,7 @@ from unmask.evaluation.ranked_scores import n_effective
 from unmask.events.checks import BadEvents
 from unmask.events.columns import Names
 from unmask.events.event_set import BACKGROUND, LABEL_NAMES, SIGNAL, UNKNOWN, EventSet, concatenate_events
-from unmask.events.fingerprints import fingerprints
+from unmask.events.fingerprints import fingerprints, is_leak
 from unmask.events.splits import DEFAULT_FRACTIONS, SPLITS, Splitter
 from unmask.io.kinds import Kind
 from unmask.io.parquet import EventsWriter
@@ -27,10 +27,6 @@ from unmask.study.stages import StudyReporter
 
 #: Without as many validation events no threshold can be chosen that ten of them are above, and one in ten at most.
 MIN_EVENTS = 110
-#: The share of test events that training may have seen: real files hold a few events twice; more is a mix-up of files.
-MAX_TRAINED_ON = 0.01
-#: The share of signal events that may be there twice, for the same reason.
-MAX_REPEATED = 0.01
 
 
 @dataclass(frozen=True)
@@ -264,7 +260,7 @@ def check_given_once(signals: Mapping[str, EventSet]) -> None:
         found = fingerprints(events)
         new = np.setdiff1d(found, seen)
         n_again = len(found) - len(new)
-        if n_again > MAX_REPEATED * len(found):
+        if is_leak(n_again, len(found)):
             n_there = int(np.isin(found, seen).sum())
             where = f"{n_there:,} of them in other files" if n_there else "all of them in this file"
             raise BadDataError(
@@ -284,7 +280,7 @@ def check_not_trained_on(is_known: npt.NDArray[np.bool_], what: str) -> None:
         If there are that many.
     """
     n_known = int(np.count_nonzero(is_known))
-    if n_known > MAX_TRAINED_ON * len(is_known):
+    if is_leak(n_known, len(is_known)):
         raise BadDataError(
             f"{n_known:,} of {len(is_known):,} {what} are among the training events too, object by object: "
             "the files hold the same events several times"
