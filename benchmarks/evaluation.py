@@ -7,10 +7,10 @@ import tempfile
 import numpy as np
 
 from benchmarks.timing import best_times
-from unmask.evaluation.comparison import auc_difference
 from unmask.evaluation.evaluate import ALL_SIGNAL, Evaluation, evaluate
 from unmask.evaluation.metrics import measure
-from unmask.evaluation.trivial import trivial_scores
+from unmask.evaluation.roc import RankedScores
+from unmask.evaluation.untrained import untrained_scores
 from unmask.events.columns import Names
 from unmask.report.score_figures import drawable, write_score_figures
 from unmask.scores.score_table import Scores
@@ -31,7 +31,7 @@ def make_scores(seed: int = 1) -> dict[str, Scores]:
         "process_names": Names(np.where(label, 1 + row % 3, 0).astype(np.int32), ("SM", "a", "b", "c")),
         "label": label,
         "weight": np.ones(len(row)),
-        "scalars": {
+        "observables": {
             "n_objects": rng.poisson(6 + 2 * label),
             "ht_mev": rng.exponential(3e5 * (1 + label)),
             "met_mev": rng.exponential(1e5 * (1 + label)),
@@ -62,18 +62,21 @@ def run() -> dict[str, float]:
     }
 
 
-def measure_one_by_one(scores: dict[str, Scores], wanted: Evaluation) -> None:
+def measure_one_by_one(scores: dict[str, Scores], evaluation: Evaluation) -> None:
     """Measure the same rows and comparisons, each from the scores alone."""
     first = next(iter(scores.values()))
-    assert first.scalars is not None
-    trivial = trivial_scores(first.scalars, first.label == 0, first.weight, first.event_key)
-    values = {name: one.score for name, one in scores.items()} | trivial
+    untrained = untrained_scores(first.observables or {}, first.label == 0, first.weight, first.event_key)
+    values = {name: one.score for name, one in scores.items()} | untrained
     process = first.process_names.array()
-    for signal in wanted.selections:
+    for signal in evaluation.selections:
         chosen = (first.label == 0) | (process == signal) | (signal == ALL_SIGNAL)
         is_signal, weight = first.label[chosen] == 1, first.weight[chosen]
-        for row in wanted.rows_of(signal):
-            assert measure(values[row.name][chosen], is_signal, weight).auc == row.metrics.auc
-        for pair in wanted.comparisons_of(signal):
-            one, other = values[pair.name][chosen], values[pair.other][chosen]
-            assert auc_difference(one, other, is_signal, weight) == pair.difference
+
+        def ranked(name: str) -> RankedScores:
+            return RankedScores.of(values[name][chosen], is_signal, weight)  # noqa: B023
+
+        for row in evaluation.rows_of(signal):
+            assert measure(ranked(row.name)).auc == row.metrics.auc
+        for pair in evaluation.comparisons:
+            if pair.signal == signal:
+                assert ranked(pair.name).placements - ranked(pair.other).placements == pair.difference

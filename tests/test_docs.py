@@ -327,7 +327,7 @@ def test_the_most_anomalous_event_of_readme(workplace: Path) -> None:
     assert found
     assert event["process"] == "gluino_1000_1"
     pt = [object_["pt_mev"] / 1e3 for object_ in event["objects"]]
-    largest = max(event["objects"], key=lambda object_: float(object_["surprise"]))
+    largest = max(event["objects"], key=lambda object_: float(object_["contribution"]))
     assert found.groups() == (
         str(sum(object_["name"] == "b-jet" for object_ in event["objects"])),
         f"{event['met_mev'] / 1e3:.0f}",

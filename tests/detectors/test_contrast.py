@@ -75,8 +75,8 @@ def test_the_object_that_does_not_belong_is_named(detector: ContrastDetector, pa
     plain = parts[2][~(parts[2].tag == 7).any(axis=1)][:100]
     odd = insert(plain, [7], pt_gev=150, met_gev=80)
     explained = replace_tail_weight(detector, 0.0).explain(odd)
-    assert [len(one.object_surprise) for one in explained] == odd.n_objects.tolist()
-    is_photon = [np.argmax(one.object_surprise) == n - 1 for one, n in zip(explained, odd.n_objects, strict=True)]
+    assert [len(one.object_contribution) for one in explained] == odd.n_objects.tolist()
+    is_photon = [np.argmax(one.object_contribution) == n - 1 for one, n in zip(explained, odd.n_objects, strict=True)]
     assert np.mean(is_photon) > 0.5  # photons are last; by chance it would be one in seven
     assert detector.explain(odd[:0]) == []
 
@@ -89,7 +89,7 @@ def test_the_explanation_names_both_terms_and_the_most_extreme_observable(
     for one in explained:
         assert [term.name for term in one.terms[:1]] == ["objects, together"]
         assert {term.name for term in one.terms[1:]} == {"MET", "number of b-jets", "sum of pT of all objects"}
-        surprises = [term.surprise for term in one.terms[1:]]
+        surprises = [term.contribution for term in one.terms[1:]]
         assert surprises == sorted(surprises, reverse=True)
     assert explained[0].terms[1].name == "MET"
     assert explained[0].terms[1].text.startswith("900 GeV; ")
@@ -106,7 +106,7 @@ def test_without_its_object_the_score_is_that_of_the_event_without_it(
     falls, without_tail = detector.explain(some), network_alone.explain(some)
     is_b_jet = [tag[tag > 0] == 2 for tag in some.tag]
     difference = [
-        np.subtract(whole.object_surprise, part.object_surprise)
+        np.subtract(whole.object_contribution, part.object_contribution)
         for whole, part in zip(falls, without_tail, strict=True)
     ]
     assert np.mean([d[b].mean() for d, b in zip(difference, is_b_jet, strict=True)]) > 0.2

@@ -9,11 +9,10 @@ import pytest
 from pyarrow import csv
 
 from tests.cli.running import failing, running
-from tests.evaluation.toy_scores import toy_scalars, toy_scores
+from tests.evaluation.toy_scores import toy_observables, toy_scores
 from unmask.errors import ArtifactError, BadDataError
-from unmask.evaluation.comparison import align
 from unmask.evaluation.evaluate import evaluate
-from unmask.scores.score_table import read_scores, stream_scores, write_scores
+from unmask.scores.score_table import align, read_scores, stream_scores, write_scores
 
 LABEL = (np.arange(300) % 2).astype(np.int8)
 SCORE = np.random.default_rng(1).normal(LABEL, 1)
@@ -36,13 +35,13 @@ def test_score_and_label_are_enough(tmp_path: Path, suffix: str) -> None:
     assert scores.process_names.counts() == {"background": 150, "signal": 150}
     found = evaluate({"mine": scores}, n_replicas=20)
     assert [row.name for row in found.rows] == ["mine"]
-    assert found.notes[0].startswith("no trivial scores beside the detectors")
+    assert found.notes[0].startswith("no untrained scores: no scores file has the column")
     assert "mine" in running("evaluate", path)[0]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_all_columns_are_those_of_a_scores_file(tmp_path: Path, suffix: str) -> None:
-    ours = toy_scores(SCORE, LABEL, scalars=toy_scalars(LABEL), weight=np.arange(300) + 1.0)
+    ours = toy_scores(SCORE, LABEL, observables=toy_observables(LABEL), weight=np.arange(300) + 1.0)
     write_scores(tmp_path / "ours.parquet", [ours])
     table = pq.read_table(tmp_path / "ours.parquet").replace_schema_metadata(None)
     columns = {name: table[name].cast(pa.string()) if name in ("file", "process") else table[name] for name in
@@ -50,18 +49,18 @@ def test_all_columns_are_those_of_a_scores_file(tmp_path: Path, suffix: str) -> 
     theirs = read_scores(write(tmp_path / f"theirs.{suffix}", **columns))
     assert theirs.process_names.words == ours.process_names.words
     np.testing.assert_array_equal(align(theirs, ours, name="theirs", reference_name="ours").score, SCORE)
-    assert theirs.scalars is not None
+    assert theirs.observables is not None
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_the_trivial_scores_that_are_there_are_read(tmp_path: Path, suffix: str) -> None:
-    some = {name: column for name, column in toy_scalars(LABEL).items() if name != "met_mev"}
+def test_the_observables_that_are_there_are_read(tmp_path: Path, suffix: str) -> None:
+    some = {name: column for name, column in toy_observables(LABEL).items() if name != "met_mev"}
     scores = read_scores(write(tmp_path / f"theirs.{suffix}", score=SCORE, label=LABEL, **some))
     write_scores(tmp_path / "ours.parquet", [scores])
     for found in (scores, read_scores(tmp_path / "ours.parquet")):
-        assert found.scalars is not None
-        assert found.scalars.keys() == some.keys()
-        np.testing.assert_array_equal(found.scalars["n_b_jets"], some["n_b_jets"])
+        assert found.observables is not None
+        assert found.observables.keys() == some.keys()
+        np.testing.assert_array_equal(found.observables["n_b_jets"], some["n_b_jets"])
 
 
 def test_rows_are_counted_over_chunks(tmp_path: Path) -> None:

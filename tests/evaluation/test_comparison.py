@@ -1,16 +1,30 @@
 """Paired comparisons: differences by hand and by simulation, and events that do not belong together."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from tests.evaluation.toy_scores import toy_scalars, toy_scores
+from tests.evaluation.toy_scores import toy_observables, toy_scores
 from unmask.errors import BadDataError, UsageError
-from unmask.evaluation.comparison import align, auc_difference, select
+from unmask.evaluation.intervals import Difference
 from unmask.evaluation.metrics import roc_auc
+from unmask.evaluation.roc import RankedScores
 from unmask.events.columns import Names
+from unmask.scores.score_table import align
+
+
+def auc_difference(
+    score: npt.NDArray[Any],
+    other: npt.NDArray[Any],
+    is_signal: npt.NDArray[np.bool_],
+    weight: npt.NDArray[Any] | None = None,
+) -> Difference:
+    one, two = (RankedScores.of(each, is_signal, weight).placements for each in (score, other))
+    return one - two
 
 
 def test_the_difference_is_that_of_two_areas() -> None:
@@ -63,7 +77,7 @@ def test_events_in_another_order_are_put_in_order() -> None:
     files = Names.of(f"{i % 3}.csv" for i in range(60))
     reference = toy_scores(rng.random(60), label, row=np.arange(60) // 3, file_names=files)
     order = rng.permutation(60)
-    mixed = select(replace(reference, score=reference.score * 2), order)
+    mixed = replace(reference, score=reference.score * 2)[order]
     mixed = replace(mixed, file_names=Names.of(mixed.file_names.array()))  # numbers files in another order too
     found = align(mixed, reference, name="b", reference_name="a")
     np.testing.assert_array_equal(found.score, reference.score * 2)
@@ -85,25 +99,30 @@ def test_other_events_are_refused() -> None:
             align(other, reference, name="b", reference_name="a")
     with pytest.raises(UsageError):
         auc_difference(np.arange(4.0), np.arange(3.0), label == 1)
+    with pytest.raises(UsageError, match="cannot be compared in pairs"):
+        (
+            RankedScores.of(np.arange(4.0), label == 1).placements
+            - RankedScores.of(np.arange(3.0), label[:3] == 1).placements
+        )
 
 
 def test_events_of_the_same_name_with_other_content_are_refused() -> None:
     label = np.array([0, 1, 0, 1], np.int8)
-    scalars = toy_scalars(label)
+    observables = toy_observables(label)
     met = np.array([np.nan, 2, 3, 4])
-    reference = toy_scores([1, 2, 3, 4], label, scalars=scalars | {"met_mev": met})
-    for column in scalars:
-        changed = (reference.scalars or {})[column] + np.array([0, 0, 0, 1])
-        other = replace(reference, scalars={**(reference.scalars or {}), column: changed})
+    reference = toy_scores([1, 2, 3, 4], label, observables=observables | {"met_mev": met})
+    for column in observables:
+        changed = (reference.observables or {})[column] + np.array([0, 0, 0, 1])
+        other = replace(reference, observables={**(reference.observables or {}), column: changed})
         with pytest.raises(BadDataError, match=r"b and a hold .* different events \(1 of 4 have the same file name"):
             align(other, reference, name="b", reference_name="a")
-    for same in (reference, replace(reference, scalars=None)):
-        assert len(align(select(same, np.arange(4)[::-1]), reference, name="b", reference_name="a")) == 4
+    for same in (reference, replace(reference, observables=None)):
+        assert len(align(same[np.arange(4)[::-1]], reference, name="b", reference_name="a")) == 4
 
 
 def test_event_ids_may_stand_for_rows_even_if_negative() -> None:
     label = np.array([0, 1, 0, 1], np.int8)
     files = Names.of(["a", "a", "b", "b"])
     reference = toy_scores([1, 2, 3, 4], label, row=np.array([0, 7, -8, 7]), file_names=files)
-    mixed = select(reference, np.array([2, 3, 1, 0]))
+    mixed = reference[np.array([2, 3, 1, 0])]
     np.testing.assert_array_equal(align(mixed, reference, name="b", reference_name="a").score, [1, 2, 3, 4])

@@ -1,4 +1,4 @@
-"""The whole evaluation: every score against every signal, trivial scores beside it, warnings, and the tables."""
+"""The whole evaluation: every score against every signal, untrained scores beside it, warnings, and the tables."""
 
 import csv
 import json
@@ -11,18 +11,18 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import kstest
 
-from tests.evaluation.toy_scores import toy_scalars, toy_scores
+from tests.evaluation.toy_scores import toy_observables, toy_scores
 from unmask import load_sample
 from unmask.errors import BadDataError, UsageError
-from unmask.evaluation.comparison import select
-from unmask.evaluation.evaluate import evaluate
+from unmask.evaluation.evaluate import AUC, EPS_B, EPS_S, MAIN, Evaluation, evaluate
 from unmask.evaluation.metrics import measure, roc_auc
-from unmask.evaluation.trivial import FISHER, RANDOM, SMALLEST, trivial_scores
+from unmask.evaluation.roc import RankedScores
+from unmask.evaluation.untrained import FISHER, MIN_P, RANDOM, untrained_scores
 from unmask.events.columns import Names
-from unmask.report.tables import all_markdown_tables, latex_table, leaderboard, markdown_table
-from unmask.scores.score_table import Scores
+from unmask.report.tables import leaderboard, result_files
+from unmask.scores.score_table import COLUMNS, Scores
 
-TRIVIAL = ["number of objects", "HT", "MET", "number of b-jets", FISHER, SMALLEST, RANDOM]
+UNTRAINED = [*(observable.label for observable in COLUMNS.values()), FISHER, MIN_P, RANDOM]
 
 
 def two_signals(n: int = 3000, shift: float = 1.5, seed: int = 0) -> Scores:
@@ -31,7 +31,7 @@ def two_signals(n: int = 3000, shift: float = 1.5, seed: int = 0) -> Scores:
     label = (np.arange(n) % 2).astype(np.int8)
     process = np.where(label == 0, "SM", np.where(np.arange(n) % 4 == 1, "clear", "faint"))
     score = rng.normal(shift * (label + (process == "clear")), 1)
-    return toy_scores(score, label, process_names=Names.of(process), scalars=toy_scalars(label))
+    return toy_scores(score, label, process_names=Names.of(process), observables=toy_observables(label))
 
 
 def test_each_score_against_each_signal_and_all_of_them() -> None:
@@ -39,13 +39,14 @@ def test_each_score_against_each_signal_and_all_of_them() -> None:
     found = evaluate({"detector": scores}, n_replicas=50)
     assert (found.n_background, found.signals) == (1500, {"clear": 750, "faint": 750})
     assert [(row.signal, row.name) for row in found.rows] == [
-        (signal, name) for signal in ("all signal", "clear", "faint") for name in ("detector", *TRIVIAL)
+        (signal, name) for signal in ("all signal", "clear", "faint") for name in ("detector", *UNTRAINED)
     ]
     process = scores.process_names.array()
     for row in found.rows:
         if row.name == "detector":
             chosen = (process == "SM") | ((process == row.signal) | (row.signal == "all signal"))
-            assert row.metrics == measure(scores.score[chosen], scores.label[chosen] == 1, n_replicas=50)
+            ranked = RankedScores.of(scores.score[chosen], scores.label[chosen] == 1)
+            assert row.metrics == measure(ranked, n_replicas=50)
     aucs = {row.signal: row.metrics.auc.value for row in found.rows if row.name == "detector"}
     assert aucs["clear"] > aucs["all signal"] > aucs["faint"]
     over = found.improvement_over_signals["detector"]
@@ -58,10 +59,10 @@ def test_each_score_against_each_signal_and_all_of_them() -> None:
 def test_detectors_are_compared_in_pairs_whatever_their_order() -> None:
     good, bad = two_signals(shift=1.5), two_signals(shift=0.5)
     order = np.random.default_rng(1).permutation(len(bad))
-    found = evaluate({"good": good, "bad": select(bad, order)}, n_replicas=20)
+    found = evaluate({"good": good, "bad": bad[order]}, n_replicas=20)
     process = good.process_names.array()
     for signal in ("all signal", "clear", "faint"):
-        pair, *others = found.comparisons_of(signal)
+        pair, *others = [pair for pair in found.comparisons if pair.signal == signal]
         assert (pair.name, pair.other) == ("good", "bad")
         chosen = (process == "SM") | (process == signal) | (signal == "all signal")
         is_signal = good.label[chosen] == 1
@@ -69,104 +70,94 @@ def test_detectors_are_compared_in_pairs_whatever_their_order() -> None:
         assert pair.difference.value == pytest.approx(aucs[0] - aucs[1])
         assert pair.difference.low > 0
         against = {(each.name, each.other) for each in others}
-        assert against == {(name, other) for name in ("good", "bad") for other in TRIVIAL if other != RANDOM}
+        assert against == {(name, other) for name in ("good", "bad") for other in UNTRAINED if other != RANDOM}
 
 
-def test_detectors_are_better_or_worse_than_the_best_trivial_score_or_neither() -> None:
+def verdicts(found: Evaluation, signal: str = "all signal") -> dict[str, str]:
+    pairs = found.verdicts(signal)
+    assert {pair.other for pair in pairs} == {FISHER}
+    return {pair.name: pair.difference.verdict for pair in pairs}
+
+
+def test_detectors_are_better_or_worse_than_the_best_untrained_score_or_neither() -> None:
     good, bad = two_signals(shift=3), two_signals(shift=0.3)
-    assert good.scalars is not None
-    fisher = trivial_scores(good.scalars, good.label == 0, good.weight, good.event_key)[FISHER]
+    assert good.observables is not None
+    fisher = untrained_scores(good.observables, good.label == 0, good.weight, good.event_key)[FISHER]
     equal = replace(good, score=fisher + np.random.default_rng(1).normal(0, 0.01, len(good)))
-    (together, *_) = evaluate({"bad": bad, "equal": equal, "good": good}, n_replicas=20).notes
-    better, equal_to, worse = together.removeprefix(
-        f"difference of AUCs to the best trivial score, {FISHER!r}: "
-    ).split("; ")
-    assert better.startswith("better: good +0.1")
-    assert re.fullmatch(r"no significant difference: equal [+-]0\.000. \[-0\.0..., \+0\.0...\]", equal_to)
-    assert worse.startswith("worse: bad -0.")
+    found = evaluate({"bad": bad, "equal": equal, "good": good}, n_replicas=20)
+    assert verdicts(found) == {"bad": "worse", "equal": "no significant difference", "good": "better"}
+    table, *each = found.verdict_tables()
+    assert table.title == f"Verdict: ΔAUC to the best untrained score ({FISHER})"
+    first, second, third = table.terminal().splitlines()[3:]
+    assert re.fullmatch(r"bad +-0\.\d+ \[-0\.\d+, -0\.\d+\] +worse", first)
+    assert re.fullmatch(r"equal +[+-]0\.000\d+ \[-0\.\d+, \+0\.\d+\] +no significant difference", second)
+    assert re.fullmatch(r"good +\+0\.1\d+ \[\+0\.\d+, \+0\.\d+\] +better", third)
+    assert [one.title for one in each] == [
+        f"Verdict, {signal}: ΔAUC to the best untrained score ({FISHER})" for signal in ("clear", "faint")
+    ]
+    assert {"name": "bad", "other": FISHER, "signal": "all signal", "verdict": "worse"} in found.to_json()["verdicts"]
 
 
-def test_a_detector_that_does_not_beat_trivial_scores_is_seen_not_to() -> None:
-    (note,) = evaluate({"good": two_signals(shift=3)}, n_replicas=20).notes
-    assert "better: good +0." in note
-    together, *each = evaluate({"bad": two_signals(shift=0.3)}, n_replicas=20).notes
-    assert together.startswith(f"difference of AUCs to the best trivial score, {FISHER!r}: worse: bad -0.")
-    assert len(each) == 2
-
-
-def test_a_detector_that_loses_one_signal_among_others_is_seen_to() -> None:
+def test_verdicts_on_one_of_several_signals_are_shown_where_a_detector_is_not_better() -> None:
+    assert len(evaluate({"good": two_signals(shift=3)}, n_replicas=20).verdict_tables()) == 1
     scores = two_signals(shift=3)
     is_faint = scores.process_names.array() == "faint"
-    _, note = evaluate({"mixed": replace(scores, score=scores.score - 2.2 * is_faint)}, n_replicas=20).notes
-    assert note.startswith(f"difference of AUCs to the best trivial score for faint, {FISHER!r}: worse: mixed -0.")
+    found = evaluate({"mixed": replace(scores, score=scores.score - 2.2 * is_faint)}, n_replicas=20)
+    assert verdicts(found, "faint") == {"mixed": "worse"}
+    assert [table.title.partition(":")[0] for table in found.verdict_tables()] == ["Verdict", "Verdict, faint"]
 
 
 def test_events_that_are_there_twice_are_noticed() -> None:
     scores = two_signals(shift=3)
-    twice = select(scores, np.concatenate([np.arange(len(scores)), np.arange(5)]))
-    note, _ = evaluate({"good": twice}, n_replicas=20).notes
+    twice = scores[np.concatenate([np.arange(len(scores)), np.arange(5)])]
+    (note,) = evaluate({"good": twice}, n_replicas=20).notes
     assert "5 of the 3,005 events of good are there more than once" in note
     assert "too narrow" in note
 
 
-def test_all_that_do_not_beat_the_same_trivial_score_share_a_note() -> None:
-    bad, worse = two_signals(shift=0.3), two_signals(shift=0.1)
-    notes = evaluate({"bad": bad, "worse": worse}, n_replicas=20).notes
-    assert len(notes) == 3  # of all signal, and of each
-    for note in notes:
-        assert "bad -0." in note
-        assert "worse -0." in note
-
-
-def test_notes_on_one_of_several_signals_stay_short() -> None:
-    many = {f"bad-{i}": two_signals(shift=0.3, seed=i) for i in range(5)}
-    together, *each = evaluate(many, n_replicas=20).notes
-    assert all(name in together for name in many)
-    assert len(each) == 2
-    for note in each:
-        assert "bad-2 -0." in note
-        assert note.endswith("], bad-3, bad-4")
-
-
-def test_trivial_scores_by_hand() -> None:
-    scalars = {
+def test_untrained_scores_by_hand() -> None:
+    observables = {
+        "n_jets": np.array([3, 3, 3, 5]),
+        "sum_pt_mev": np.array([1e5, 4e5, 2e5, 9e5]),
         "n_objects": np.array([4, 5, 6, 9]),
         "ht_mev": np.array([1e5, 3e5, 2e5, 9e5]),
         "met_mev": np.array([3e4, 2e4, 1e4, 5e3]),
         "n_b_jets": np.array([2, 2, 2, 2]),
     }
     is_background = np.array([True, True, True, False])
-    found = trivial_scores(scalars, is_background, np.ones(4), np.arange(4))
-    assert list(found) == TRIVIAL
-    np.testing.assert_array_equal(found["HT"], scalars["ht_mev"])
+    found = untrained_scores(observables, is_background, np.ones(4), np.arange(4))
+    assert list(found) == UNTRAINED
+    np.testing.assert_array_equal(found["HT"], observables["ht_mev"])
     # (1 + n at or above) / (1 + 3) of each event: objects, HT, MET, b-jets
     p = np.array([[4, 3, 2, 1], [4, 2, 3, 1], [2, 3, 4, 4], [4, 4, 4, 4]]) / 4
     np.testing.assert_allclose(found[FISHER], -np.log(p).sum(axis=0))
-    np.testing.assert_allclose(found[SMALLEST], (-np.log(p)).max(axis=0))
+    np.testing.assert_allclose(found[MIN_P], (-np.log(p)).max(axis=0))
 
 
 def test_the_random_score_is_that_of_the_event_and_the_seed() -> None:
     scores = two_signals()
 
     def random(scores: Scores, seed: int = 0) -> npt.NDArray[np.float64]:
-        assert scores.scalars is not None
-        return trivial_scores(scores.scalars, scores.label == 0, scores.weight, scores.event_key, seed=seed)[RANDOM]
+        assert scores.observables is not None
+        return untrained_scores(scores.observables, scores.label == 0, scores.weight, scores.event_key, seed=seed)[
+            RANDOM
+        ]
 
     found = random(scores)
     order = np.random.default_rng(3).permutation(len(scores))
-    np.testing.assert_array_equal(random(select(scores, order)), found[order])
-    np.testing.assert_array_equal(random(select(scores, order[:100])), found[order[:100]])
+    np.testing.assert_array_equal(random(scores[order]), found[order])
+    np.testing.assert_array_equal(random(scores[order[:100]]), found[order[:100]])
     other_file = replace(scores, file_names=Names.constant("other.csv", len(scores)))
     for other in (random(scores, seed=1), random(other_file)):
         assert abs(np.corrcoef(found, other)[0, 1]) < 0.1
     assert kstest(found, "uniform").pvalue > 0.01
     assert abs(np.corrcoef(found[1:], found[:-1])[0, 1]) < 0.1  # neighbours in the file
-    first, second = (evaluate({"detector": each}, n_replicas=20) for each in (scores, select(scores, order)))
+    first, second = (evaluate({"detector": each}, n_replicas=20) for each in (scores, scores[order]))
     assert first.rows_of()[-1].metrics.auc.value == pytest.approx(second.rows_of()[-1].metrics.auc.value)
 
 
-def test_trivial_scores_tell_gluinos_from_background() -> None:
-    """The trivial four reach an AUC of 0.997 on simulated gluinos: above the published detectors."""
+def test_untrained_scores_tell_gluinos_from_background() -> None:
+    """Four observables reach an AUC of 0.997 on simulated gluinos: above the published detectors."""
     events = load_sample("gluino")
     found = evaluate({"nothing": Scores.of(events, events.weight * 0 + events.row % 7)}, n_replicas=20)
     fisher = next(row.metrics for row in found.rows if row.name == FISHER)
@@ -174,22 +165,24 @@ def test_trivial_scores_tell_gluinos_from_background() -> None:
     assert fisher.signal_efficiency[0.01].value == pytest.approx(0.94, abs=0.02)  # type: ignore[union-attr]
 
 
-def test_without_the_columns_it_says_that_trivial_scores_are_missing() -> None:
-    found = evaluate({"detector": replace(two_signals(), scalars=None)}, n_replicas=20)
+def test_without_the_columns_it_says_that_untrained_scores_are_missing() -> None:
+    found = evaluate({"detector": replace(two_signals(), observables=None)}, n_replicas=20)
     assert {row.name for row in found.rows} == {"detector"}
-    assert "no trivial scores" in found.notes[0]
-    both = evaluate({"from elsewhere": replace(two_signals(), scalars=None), "mine": two_signals()}, n_replicas=20)
-    assert {row.name for row in both.rows} == {"from elsewhere", "mine", *TRIVIAL}
+    assert found.notes[0].startswith("no untrained scores: no scores file has the column n_objects or ")
+    both = evaluate({"from elsewhere": replace(two_signals(), observables=None), "mine": two_signals()}, n_replicas=20)
+    assert {row.name for row in both.rows} == {"from elsewhere", "mine", *UNTRAINED}
 
 
-def test_a_missing_column_leaves_the_other_trivial_scores() -> None:
+def test_a_missing_column_leaves_the_other_untrained_scores() -> None:
     scores = two_signals()
-    assert scores.scalars is not None
-    less = replace(scores, scalars={name: column for name, column in scores.scalars.items() if name != "n_b_jets"})
+    assert scores.observables is not None
+    less = replace(
+        scores, observables={name: column for name, column in scores.observables.items() if name != "n_b_jets"}
+    )
     found = evaluate({"one": less, "two": less}, n_replicas=20)
-    assert [row.name for row in found.rows_of()] == ["one", "two", *(n for n in TRIVIAL if n != "number of b-jets")]
+    assert [row.name for row in found.rows_of()] == ["one", "two", *(n for n in UNTRAINED if n != "number of b-jets")]
     (note,) = [note for note in found.notes if "b-jets" in note]
-    assert note == "no number of b-jets among the trivial scores: no scores file has the column n_b_jets"
+    assert note == "no number of b-jets among untrained scores: no scores file has the column n_b_jets"
     whole = evaluate({"one": less, "two": scores}, n_replicas=20)
     assert whole.rows == evaluate({"one": scores, "two": scores}, n_replicas=20).rows
 
@@ -204,15 +197,16 @@ def test_a_process_may_be_called_all() -> None:
     assert found.rows_of("all")[0].metrics == plain.rows_of("clear")[0].metrics
 
 
-def test_trivial_scores_are_finite_whatever_the_sign_of_the_weights() -> None:
+def test_untrained_scores_are_finite_whatever_the_sign_of_the_weights() -> None:
     """Where negative weights prevail in the tail, the share of background there is less than nothing."""
     scores = two_signals()
-    assert scores.scalars is not None
-    tail = scores.scalars["ht_mev"] > np.quantile(scores.scalars["ht_mev"], 0.9)
+    assert scores.observables is not None
+    tail = scores.observables["ht_mev"] > np.quantile(scores.observables["ht_mev"], 0.9)
     found = evaluate({"detector": replace(scores, weight=np.where(tail, -0.5, 1.0))}, n_replicas=20)
-    assert all(0 <= row.metrics.auc.value <= 1 for row in found.rows if row.name in (FISHER, SMALLEST))
-    assert "| neg. weights |" in markdown_table(found)
-    assert "too few" not in markdown_table(found)
+    assert all(0 <= row.metrics.auc.value <= 1 for row in found.rows if row.name in (FISHER, MIN_P))
+    markdown = found.table().markdown()
+    assert "| neg. weights " in markdown
+    assert "too few" not in markdown
 
 
 def test_what_must_be_known_is_noted() -> None:
@@ -220,9 +214,9 @@ def test_what_must_be_known_is_noted() -> None:
     constant = replace(scores, score=np.full(len(scores), 2.5))
     assert "constant score: flat gives all events the score 2.5" in evaluate({"flat": constant}, n_replicas=20).notes
     seen = replace(scores, was_trained_on=np.arange(len(scores)) < 40)
-    note, _ = evaluate({"cheat": seen}, n_replicas=20).notes
+    (note,) = evaluate({"cheat": seen}, n_replicas=20).notes
     assert note == "cheat was trained on 40 of these 3,000 events: its numbers are too good"
-    few = select(scores, np.flatnonzero((scores.label == 0) | (np.arange(3000) < 8)))
+    few = scores[np.flatnonzero((scores.label == 0) | (np.arange(3000) < 8))]
     assert evaluate({"detector": few}, n_replicas=20).notes[:2] == (
         "only 2 events of clear: their intervals and p-values cannot be trusted",
         "only 2 events of faint: their intervals and p-values cannot be trusted",
@@ -252,9 +246,9 @@ def test_what_cannot_be_evaluated_is_an_error() -> None:
             UsageError,
             "detector: a process is called 'all signal'",
         ),
-        ({"detector": select(scores, np.arange(0))}, BadDataError, "holds no events"),
+        ({"detector": scores[np.arange(0)]}, BadDataError, "holds no events"),
         ({"a": scores, "b": two_signals(202)}, BadDataError, "b and a hold scores of different events"),
-        ({"HT": scores}, UsageError, "'HT' is the name of a trivial score"),
+        ({"HT": scores}, UsageError, "'HT' is the name of an untrained score"),
     ):
         with pytest.raises(error, match=message):
             evaluate(bad, n_replicas=10)
@@ -269,55 +263,83 @@ def test_it_can_be_written_as_json() -> None:
     assert row["metrics"]["signal_efficiency"]["0.0001"] is None
 
 
-def test_tables_have_the_columns_in_the_right_order() -> None:
+def test_one_table_in_four_renderings() -> None:
     found = evaluate({"lut_456 & co": two_signals()}, n_replicas=20)
     metrics = found.rows[0].metrics
-    header, _, first, *others = markdown_table(found).splitlines()
-    assert header == "| method | AUC | eps_S(eps_B = 1%) | eps_B(eps_S = 1%) |"
-    name, auc, signal, background = first.strip("| ").split(" | ")
-    assert name == "lut_456 & co"
-    assert float(auc.split()[0]) == pytest.approx(metrics.auc.value, abs=1e-3)
-    assert float(signal.split()[0]) == pytest.approx(metrics.signal_efficiency[0.01].value, abs=1e-3)  # type: ignore[union-attr]
+    table = found.table().only(MAIN)
+    assert table.columns == (AUC, EPS_S, EPS_B) == ("AUC", "ε_S at ε_B = 1%", "ε_B at ε_S = 1%")
     # a good score has too little background above: a limit
     assert metrics.background_efficiency is None
-    assert background == f"< {metrics.background_efficiency_limit:.2g}"
-    assert len(others) == len(TRIVIAL)
-    lines = latex_table(found).splitlines()
-    assert r"method & AUC & $\epsilon_S(\epsilon_B=1\,\%)$ & $\epsilon_B(\epsilon_S=1\,\%)$ \\" in lines
-    assert any(line.startswith(r"lut\_456 \& co & $") for line in lines)
-    text = all_markdown_tables(found)
-    assert [line for line in text.splitlines() if line.startswith("## ")] == [
-        "## all signal against background (95% intervals)",
-        "## clear against background (95% intervals)",
-        "## faint against background (95% intervals)",
-        "## Total improvement over the signals",
-        "## Paired differences, all signal (95% intervals)",
-        "## Notes",
+    signal, limit = metrics.signal_efficiency[0.01], f"< {metrics.background_efficiency_limit:.2g}"
+    assert table.rows[0].cells == (metrics.auc, signal, limit)
+    header, _, first, *others = table.markdown().splitlines()
+    assert [cell.strip() for cell in header.strip("|").split("|")] == ["detector", *table.columns]
+    cells = [cell.strip() for cell in first.strip("|").split("|")]
+    assert cells == ["lut_456 & co", str(metrics.auc), str(signal), limit.replace("<", "&lt;")]
+    assert len(others) == len(UNTRAINED)
+    lines = table.latex().splitlines()
+    assert lines[1] == r"\multicolumn{4}{l}{all signal against background (95\% CL)} \\"
+    assert r"detector & AUC & $\epsilon_S$ at $\epsilon_B$ = 1\% & $\epsilon_B$ at $\epsilon_S$ = 1\% \\" in lines
+    value, interval = metrics.auc.texts()
+    assert any(line.startswith(rf"lut\_456 \& co & ${value}\;{interval}$ & $") for line in lines)
+    assert f'<td>{value}<span class="interval">{interval}</span></td>' in table.html()
+    assert '<th scope="col">ε<sub>S</sub> at ε<sub>B</sub> = 1%</th>' in table.html()
+    terminal = str(found).splitlines()
+    assert max(map(len, terminal)) <= 80
+    assert terminal[0] == "all signal against background (95% CL)"
+    assert terminal[1].split(maxsplit=2) == ["detector", "AUC", "ε_S at ε_B = 1%"]
+    assert re.fullmatch(rf"lut_456 & co +{re.escape(str(metrics.auc))} +{re.escape(str(signal))}", terminal[3])
+    assert terminal[4].startswith("── untrained ──")
+
+
+def test_long_names_leave_the_terminal_80_columns() -> None:
+    table = evaluate({"a detector " * 9: two_signals()}, n_replicas=20).table().only((AUC, EPS_S))
+    lines = table.terminal().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[3].startswith("a detector a detector")
+    assert "…  0.9" in lines[3]
+
+
+def test_all_tables_of_an_evaluation() -> None:
+    found = evaluate({"good": two_signals(), "bad": two_signals(shift=0.3)}, n_replicas=20)
+    text = result_files(found)["table.md"]
+    titles = [line for line in text.splitlines() if line.startswith("## ")]
+    assert titles[:4] == [
+        "## all signal against background (95% CL)",
+        "## clear against background (95% CL)",
+        "## faint against background (95% CL)",
+        f"## Verdict: ΔAUC to the best untrained score ({FISHER})",
     ]
+    assert titles[-2:] == [
+        "## Total improvement over the signals",
+        "## Paired differences of detectors, all signal (95% CL)",
+    ]
+    (pair,) = found.tables()[-1].rows
+    assert pair.name == "good"
+    assert pair.cells == ("bad", found.comparisons[0].difference, "< 1e-16")
 
 
 def test_names_from_files_do_not_break_tables() -> None:
     scores = two_signals()
     words = np.where(scores.process_names.array() == "clear", "a_1 & <b>|$x^2$\\", scores.process_names.array())
     found = evaluate({"one|two": replace(scores, process_names=Names.of(words))}, n_replicas=20)
-    lines = all_markdown_tables(found).splitlines()
-    assert r"## a_1 & &lt;b>\|$x^2$\ against background (95% intervals)" in lines
+    files = result_files(found)
+    lines = files["table.md"].splitlines()
+    assert r"## a_1 & &lt;b>\|$x^2$\ against background (95% CL)" in lines
     bars = [line.replace(r"\|", "").count("|") for line in lines if line.startswith("| one")]
-    assert bars == [5, 5, 5, 6, *[5] * 6]  # three tables, improvement over signals, six paired differences
-    latex = latex_table(found).splitlines()
-    headings = [line for line in latex if "multicolumn" in line]
-    assert headings[1:] == [
-        r"\multicolumn{4}{l}{\textit{a\_1 \& \textless{}b\textgreater{}|\$x\textasciicircum{}2\$\textbackslash{}}} \\",
-        r"\multicolumn{4}{l}{\textit{faint}} \\",
-    ]
-    assert latex.count(r"\midrule") == 3
-    assert sum(line.startswith("one|two &") for line in latex) == 3  # a row for each signal, and for all of them
+    assert bars[:3] == [5, 5, 5]
+    assert "a_1 &amp; &lt;b&gt;" not in found.tables()[1].html()  # titles are not part of the element
+    assert (
+        r"{a\_1 \& \textless{}b\textgreater{}|\$x\textasciicircum{}2\$\textbackslash{} against background (95\% CL)}"
+        in files["table.tex"]
+    )
+    assert files["table.tex"].count("\none|two & $") >= 3  # against each signal, and all of them
 
 
 def test_unsupported_numbers_are_words() -> None:
-    found = evaluate({"detector": two_signals(400)}, n_replicas=20)
-    assert "| too few events |" in markdown_table(found)
-    assert "too few events" in latex_table(found)
+    table = evaluate({"detector": two_signals(400)}, n_replicas=20).table().only(MAIN)
+    assert "too few events" in table.markdown()
+    assert "& too few events" in table.latex()
 
 
 def test_leaderboard_rows() -> None:
@@ -329,12 +351,12 @@ def test_leaderboard_rows() -> None:
     assert float(rows[0][3]) == pytest.approx(first.auc.value, abs=1e-6)
     assert float(rows[0][4]) == pytest.approx(first.signal_efficiency[0.01].value, abs=1e-6)  # type: ignore[union-attr]
     assert rows[0][5:] == ["", ""]  # 1500 background events do not support 1e-3
-    single = select(two_signals(), two_signals().process_names.array() != "faint")
+    single = two_signals()[two_signals().process_names.array() != "faint"]
     assert leaderboard(evaluate({"one": single}, n_replicas=20), "1").splitlines()[1].startswith("clear,one,1,0.9")
 
 
 def test_it_is_fast_enough() -> None:
-    """40,000 events and three detectors beside seven trivial scores, against two signals: 30 sets of metrics."""
+    """40,000 events and three detectors beside eight untrained scores, against two signals: 30 sets of metrics."""
     scores = two_signals(40_000)
     begin = time.process_time()
     evaluate(dict.fromkeys("abc", scores))

@@ -2,22 +2,34 @@
 
 from collections.abc import Callable
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from unmask.errors import BadDataError, UsageError
-from unmask.evaluation.intervals import Estimate
 from unmask.evaluation.metrics import (
     BACKGROUND_EFFICIENCIES,
     Metrics,
-    background_efficiency_at,
-    measure,
+    background_efficiency,
     roc_auc,
-    signal_efficiency_at,
+    signal_efficiencies,
 )
+from unmask.evaluation.metrics import measure as measure_ranked
+from unmask.evaluation.roc import RankedScores, roc_curve, roc_replicas
+from unmask.scores.intervals import Estimate
+
+
+def measure(*scored: npt.NDArray[Any] | None, **options: int) -> Metrics:
+    return measure_ranked(RankedScores.of(*scored), **options)  # type: ignore[arg-type]
+
+
+def signal_efficiency_at(efficiency: float, *scored: npt.NDArray[Any]) -> Estimate | None:
+    roc = roc_curve(*scored)
+    return signal_efficiencies(roc, roc_replicas(roc), [efficiency])[efficiency]
 
 
 def test_auc_by_hand() -> None:
@@ -63,8 +75,9 @@ def test_everything_by_hand() -> None:
     assert found.overlap_area is not None
     assert found.overlap_area.value == pytest.approx(1 / 20)
     # at the working point of half the background: 9.5, 17, 17, 21 are above 9
-    assert signal_efficiency_at(score, is_signal, background_efficiency=0.5).value == 1  # type: ignore[union-attr]
-    assert background_efficiency_at(score, is_signal, signal_efficiency=1.0).value == 0.5  # type: ignore[union-attr]
+    assert signal_efficiency_at(0.5, score, is_signal).value == 1  # type: ignore[union-attr]
+    roc = roc_curve(score, is_signal)
+    assert background_efficiency(roc, roc_replicas(roc), 1.0).value == 0.5  # type: ignore[union-attr]
 
 
 def test_whole_weights_are_repeated_events() -> None:
@@ -160,7 +173,7 @@ def test_the_auc_interval_is_no_wider_than_it_must_be() -> None:
 
 def test_no_signal_above_the_threshold_is_not_certain_to_stay_so() -> None:
     score = np.concatenate([np.zeros(50), np.arange(1, 2001)])
-    estimate = signal_efficiency_at(score, np.arange(2050) < 50, background_efficiency=0.01)
+    estimate = signal_efficiency_at(0.01, score, np.arange(2050) < 50)
     assert estimate is not None
     assert (estimate.value, estimate.low) == (0, 0)
     assert 0.02 < estimate.high < 0.08  # Clopper and Pearson: 0.071, Jeffreys: 0.049
@@ -201,10 +214,10 @@ def test_separate_scores_are_perfect() -> None:
 def test_a_working_point_without_statistics_is_no_number() -> None:
     is_signal = np.arange(2000) < 1000
     score = np.random.default_rng(5).normal(size=2000)
-    assert signal_efficiency_at(score, is_signal, background_efficiency=0.01) is not None
-    assert signal_efficiency_at(score, is_signal, background_efficiency=0.0099) is None
+    assert signal_efficiency_at(0.01, score, is_signal) is not None
+    assert signal_efficiency_at(0.0099, score, is_signal) is None
     heavy = np.where(score > 2, 1000.0, 1.0)  # a few events carry all the weight
-    assert signal_efficiency_at(score, is_signal, heavy, background_efficiency=0.01) is None
+    assert signal_efficiency_at(0.01, score, is_signal, heavy) is None
 
 
 def test_negative_weights_leave_the_auc() -> None:

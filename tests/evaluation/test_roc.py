@@ -6,8 +6,14 @@ from scipy.stats import norm
 from sklearn.metrics import roc_curve as sklearn_roc
 
 from unmask.errors import BadDataError
-from unmask.evaluation.ranked_scores import RankedScores
-from unmask.evaluation.roc import Roc, max_sic, roc_band, roc_curve, roc_replicas, significance_improvement
+from unmask.evaluation.intervals import TAILS
+from unmask.evaluation.roc import RankedScores, Roc, roc_curve, roc_replicas
+
+
+def max_sic(roc: Roc) -> tuple[float, float] | None:
+    """Largest significance improvement, and the background efficiency where it is."""
+    best = roc.best_improvement
+    return None if best is None else (roc.significance_improvement[best], roc.background_efficiency[best])
 
 
 def test_curve_by_hand_with_ties_and_weights() -> None:
@@ -40,7 +46,8 @@ def test_band_of_exponential_scores_holds_the_true_curve() -> None:
     hits = []
     for seed in range(200):
         score = rng.exponential(1 + 2.0 * is_signal)
-        low, high = roc_band(roc_curve(score, is_signal), background_efficiency=grid, n_replicas=120, seed=seed)
+        replicas = roc_replicas(roc_curve(score, is_signal), n_replicas=120, seed=seed)
+        low, high = np.quantile(replicas.signal_efficiency_at(grid), TAILS, axis=0)
         hits.append((low <= grid ** (1 / 3)) & (grid ** (1 / 3) <= high))
     # 200 toys: one standard deviation is 0.015
     np.testing.assert_allclose(np.mean(hits, axis=0), 0.95, atol=0.045)
@@ -62,7 +69,7 @@ def test_significance_improvement_of_exponential_scores() -> None:
     rng = np.random.default_rng(4)
     is_signal = np.arange(200_000) < 100_000
     roc = roc_curve(rng.exponential(1 + 3.0 * is_signal), is_signal)
-    improvement = significance_improvement(roc)
+    improvement = roc.significance_improvement
     n_above = roc.background_efficiency * 100_000
     np.testing.assert_array_equal(np.isnan(improvement), n_above < 9.5)
     chosen = roc.background_efficiency > 0.01

@@ -25,7 +25,7 @@ def toy_scores(score: npt.ArrayLike, label: npt.ArrayLike, **columns: Any) -> Sc
     return Scores(score=score, label=label, **known | columns)
 
 
-def toy_scalars(label: npt.NDArray[np.int8], seed: int = 0) -> dict[str, npt.NDArray[Any]]:
+def toy_observables(label: npt.NDArray[np.int8], seed: int = 0) -> dict[str, npt.NDArray[Any]]:
     """Numbers an event has; signal has more of everything, mostly of HT."""
     rng = np.random.default_rng(seed)
     return {
@@ -33,4 +33,6 @@ def toy_scalars(label: npt.NDArray[np.int8], seed: int = 0) -> dict[str, npt.NDA
         "ht_mev": rng.exponential(2e5 * (1 + 2 * label)),
         "met_mev": rng.exponential(5e4 * (1 + label)),
         "n_b_jets": rng.poisson(1 + 0.5 * label),
+        "n_jets": rng.poisson(4 + label),
+        "sum_pt_mev": rng.exponential(2e5 * (1 + label)),
     }

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
-from unmask.detectors.base import Detector
 from unmask.events.event_set import EventSet, concatenate_events
 from unmask.events.objects import OBJECTS
 from unmask.scores.explanations import Explanation, Guess, MostAnomalous, Term, TokenExplanation, write_explanations
@@ -16,25 +16,21 @@ from unmask.scores.score_table import Scores, write_scores
 class Explainer:
     """Explains as a detector does: an object is the more surprising the harder it is."""
 
-    kind = "toy"
-    fitted_on_ = None
-
-    def settings(self) -> dict[str, object]:
-        return {"hardness": 1}
+    metadata: ClassVar = {"kind": "toy", "settings": {"hardness": 1}, "fitted_on": None}
 
     def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:
         return [self._explain(events, i) for i in range(len(events))]
 
     def _explain(self, events: EventSet, i: int) -> Explanation:
         n = int(events.n_objects[i])
-        surprise = [round(float(pt) / 4e4 + 0.123, 4) for pt in events.pt_mev[i, :n]]
+        losses = [round(float(pt) / 4e4 + 0.123, 4) for pt in events.pt_mev[i, :n]]
         tokens = [
             TokenExplanation(
                 name=OBJECTS[int(events.tag[i, j])].name,
                 text=f"{OBJECTS[int(events.tag[i, j])].name}, pT above 20 GeV, phi -1.57 to 0.00",
-                surprise=surprise[j],
-                probability=float(np.exp(-surprise[j])),
-                found=Guess("found here", 0.04),
+                token_loss=losses[j],
+                probability=float(np.exp(-losses[j])),
+                observed=Guess("found here", 0.04),
                 expected=[Guess("b-jet, pT 58 to 90 GeV", 0.5), Guess("no further object", 0.25), Guess("jet", 0.1)],
                 object=j,
             )
@@ -46,7 +42,7 @@ class Explainer:
         nothing = Guess("no further object", 0.3)
         empty = TokenExplanation("empty slot", nothing.text, 1.2, 0.3, nothing, [nothing])
         terms = [Term("number of objects", f"{n} objects, expected 4 to 6", n, 2.5)]
-        return Explanation(list(surprise), 1.5, [*tokens, met, empty], terms)
+        return Explanation(list(losses), 1.5, [*tokens, met, empty], terms)
 
 
 class TermsOnly(Explainer):
@@ -61,7 +57,7 @@ class ObjectsOnly(Explainer):
     """A detector that knows how surprising objects are, but has no tokens."""
 
     def _explain(self, events: EventSet, i: int) -> Explanation:
-        return Explanation(super()._explain(events, i).object_surprise)
+        return Explanation(super()._explain(events, i).object_contribution)
 
 
 def write_run(
@@ -88,6 +84,6 @@ def write_run(
     if n_explained:
         most = MostAnomalous(n_explained)
         most.add(events, score)
-        detector: Detector = explainer or Explainer()  # type: ignore[assignment]
-        write_explanations(path, most, detector)
+        detector = explainer or Explainer()
+        write_explanations(path, most, detector.explain(most.events), detector=detector.metadata)
     return path

@@ -70,15 +70,15 @@ def cells(page: Page, table: str) -> list[list[str]]:
     return [[cell.replace("\u2212", "-") for cell in row.locator("td").all_inner_texts()] for row in found]
 
 
-def shown_facts(page: Page) -> dict[str, str]:
-    names, values = (page.locator(f"#event-facts {tag}").all_inner_texts() for tag in ("dt", "dd"))
+def shown_metadata(page: Page) -> dict[str, str]:
+    names, values = (page.locator(f"#event-metadata {tag}").all_inner_texts() for tag in ("dt", "dd"))
     return {name: value.replace("\u2212", "-") for name, value in zip(names, values, strict=True)}
 
 
 def check_shown(page: Page, event: ExplainedEvent) -> None:
     """All numbers of an event are those of the file."""
     assert page.inner_text("#event-title") == f"Rank {event.rank}: {event.process}, {LABEL_NAMES[event.label]}"
-    facts = shown_facts(page)
+    facts = shown_metadata(page)
     assert facts["score"] == f"{event.score:.4f}"
     assert float(facts["MET [GeV]"]) == pytest.approx(event.met_mev / 1e3, abs=0.051)
     assert (facts["row"], facts["event id"]) == (str(event.row), str(event.event_id))
@@ -87,12 +87,12 @@ def check_shown(page: Page, event: ExplainedEvent) -> None:
     for found, object_, token in zip(objects, event.objects, event.tokens, strict=False):
         assert found[1] == object_.name
         numbers = [float(found[i]) for i in (2, 3, 4, 5, 6)]
-        wanted = [object_.pt_mev / 1e3, object_.eta, object_.phi, object_.energy_mev / 1e3, object_.surprise]
+        wanted = [object_.pt_mev / 1e3, object_.eta, object_.phi, object_.energy_mev / 1e3, object_.contribution]
         assert numbers == pytest.approx(wanted, abs=0.051)
         assert float(found[7].removesuffix(" %")) == pytest.approx(100 * token.probability, rel=0.05, abs=0.5)
         assert found[8] == "b-jet, pT 58 to 90 GeV (50 %); no further object (25 %); jet (10 %)"
     assert met[1] == "MET"
-    assert float(met[6]) == event.met_surprise
+    assert float(met[6]) == event.met_contribution
     assert page.locator("#display circle").count() == len(event.objects)
 
 
@@ -113,7 +113,7 @@ def test_objects_are_where_they_are(page: Page, explained: list[ExplainedEvent])
         for title, circle in zip(titles, page.locator("#display circle").all(), strict=True)
     }
     drawn = [
-        (object_, found[f"{object_.name}, pT {object_.pt_mev / 1e3:.1f} GeV, surprise {object_.surprise:.2f}"])
+        (object_, found[f"{object_.name}, pT {object_.pt_mev / 1e3:.1f} GeV, surprise {object_.contribution:.2f}"])
         for object_ in event.objects
     ]
     (a, (xa, ya, ra)), (b, (xb, yb, _)) = drawn[0], drawn[-1]
@@ -123,7 +123,7 @@ def test_objects_are_where_they_are(page: Page, explained: list[ExplainedEvent])
         if min(r, ra) > 4:  # the smallest size, so that soft objects are seen
             assert r / ra == pytest.approx(math.sqrt(object_.pt_mev / a.pt_mev), rel=1e-3)
         # What colour says, a number says too.
-        label = f"{object_.surprise:.1f}"
+        label = f"{object_.contribution:.1f}"
         assert any(text.endswith(label) for text in page.locator("#display > svg > text").all_text_contents())
     upwards = sorted(drawn, key=lambda one: one[0].phi)
     assert [y for _, (_, y, _) in upwards] == sorted((y for _, (_, y, _) in drawn), reverse=True)
@@ -180,7 +180,7 @@ def test_a_walk_masks_one_token_after_the_other(page: Page, explained: list[Expl
         text = page.inner_text("#masked").replace("\u2212", "-")
         words = f"{token.name}." if token.name == "empty slot" else f"{token.name}. {token.text}."
         assert text.splitlines()[0].strip() == f"Under the mask: {words}"
-        assert f"surprise {token.surprise:.2f}" in text
+        assert f"token loss {token.token_loss:.2f}" in text
         assert f"expected: {token.expected[0].text}" in text
         if i < n_tokens - 1:
             page.click("#next")
@@ -200,20 +200,20 @@ def test_a_detector_without_tokens_explains_by_terms(page: Page, folder: Path) -
     page.select_option("#choose-list", label="terms")
     first = read_explanations(folder / "terms.explained.json").events[0]
     assert page.inner_text("#event-title").startswith(f"Rank 1: {first.process}")
-    assert shown_facts(page)["score"] == f"{first.score:.4f}"
+    assert shown_metadata(page)["score"] == f"{first.score:.4f}"
     assert cells(page, "term-rows") == [["number of b-jets given the rest", "5, expected 1 to 2; p = 0.002", "6.21"]]
     # Nothing is promised of the objects that is not there.
-    assert not page.is_visible("#surprise-note")
+    assert not page.is_visible("#contribution-note")
     columns = page.locator("#object-table th:visible")
     assert columns.all_inner_texts() == ["#", "object", "pT [GeV]", "η", "φ", "E [GeV]"]
     assert page.locator("#display circle").count() == len(first.objects)
     assert page.is_hidden("#walk-body")
     assert page.is_visible("#walk-none")
     page.select_option("#choose-list", label="objects")
-    assert columns.all_inner_texts() == ["#", "object", "pT [GeV]", "η", "φ", "E [GeV]", "surprise"]
-    assert "would fall without the object" in page.inner_text("#surprise-note")
+    assert columns.all_inner_texts() == ["#", "object", "pT [GeV]", "η", "φ", "E [GeV]", "contribution"]
+    assert "the score falls without the object" in page.inner_text("#contribution-note")
     page.select_option("#choose-list", label="tokens")
-    assert "probability that the model gave to what was there" in page.inner_text("#surprise-note")
+    assert "probability that the model gave to what was there" in page.inner_text("#contribution-note")
     assert columns.count() == 9
 
 

@@ -8,9 +8,9 @@ import numpy.typing as npt
 import pytest
 
 from unmask.errors import BadDataError
-from unmask.evaluation.metrics import roc_auc
-from unmask.evaluation.overlap import overlap_area
-from unmask.evaluation.roc import roc_band, roc_curve, significance_improvement
+from unmask.evaluation.intervals import TAILS
+from unmask.evaluation.metrics import overlap_area, roc_auc
+from unmask.evaluation.roc import roc_curve, roc_replicas
 from unmask.report.score_figures import (
     RocWithBand,
     ScoredEvents,
@@ -41,18 +41,18 @@ def drawn(drawing: Drawing, panel: int = 0) -> dict[str, npt.NDArray[np.float64]
 
 @pytest.mark.parametrize("is_discrete", [False, True])
 def test_roc_shows_the_curve_its_band_and_the_area(is_discrete: bool) -> None:
-    events = {"mine <1>": some_events(is_discrete=is_discrete), "theirs": some_events(0.3)}
+    events = {"one <1>": some_events(is_discrete=is_discrete), "other": some_events(0.3)}
     drawing = draw_roc({name: RocWithBand.of(*given) for name, given in events.items()})
     linear, logarithmic = drawing.figure.axes
     assert (linear.get_xscale(), logarithmic.get_xscale()) == ("linear", "log")
     assert {axis.get_xlabel() for axis in (linear, logarithmic)} == {"background efficiency"}
     assert linear.get_ylabel() == "signal efficiency"
-    auc = roc_auc(*events["mine <1>"])
-    label = f"mine <1>: AUC {auc.value:.3f} [{auc.low:.3f}, {auc.high:.3f}]"
+    auc = roc_auc(*events["one <1>"])
+    label = f"one <1>: AUC {auc.value:.3f} [{auc.low:.3f}, {auc.high:.3f}]"
     assert legend_texts(drawing)[0] == label
-    assert legend_texts(drawing)[1].startswith("theirs: AUC 0.5")
+    assert legend_texts(drawing)[1].startswith("other: AUC 0.5")
     assert legend_texts(drawing)[2] == "no separation"
-    roc = roc_curve(*events["mine <1>"])
+    roc = roc_curve(*events["one <1>"])
     curve = drawn(drawing)[label]
     assert np.allclose(curve[:, 1], np.interp(curve[:, 0], roc.background_efficiency, roc.signal_efficiency), atol=0.03)
     assert curve[0].tolist() == [0, 0]
@@ -64,7 +64,8 @@ def test_roc_shows_the_curve_its_band_and_the_area(is_discrete: bool) -> None:
     supported = np.asarray(logarithmic.lines[0].get_xydata())
     assert supported[0, 0] == roc.background_efficiency[roc.is_supported].min() >= logarithmic.get_xlim()[0] > 0
     assert np.diff(np.log(supported[:, 0])).max() < 0.06
-    low, high = roc_band(roc, background_efficiency=supported[:, 0])
+    replicas = roc_replicas(roc, n_replicas=200)
+    low, high = np.quantile(replicas.signal_efficiency_at(supported[:, 0]), TAILS, axis=0)
     corners = linear.collections[0].get_paths()[0].vertices
     assert np.isin(np.minimum(low, supported[:, 1]), corners[:, 1]).all()
     assert np.isin(np.maximum(high, supported[:, 1]), corners[:, 1]).all()
@@ -72,10 +73,10 @@ def test_roc_shows_the_curve_its_band_and_the_area(is_discrete: bool) -> None:
 
 def test_significance_improvement_is_drawn_where_it_is_supported() -> None:
     events = some_events(2.0)
-    drawing = draw_significance_improvement({"mine": RocWithBand.of(*events)})
+    drawing = draw_significance_improvement({"one": RocWithBand.of(*events)})
     roc = roc_curve(*events)
-    improvement = significance_improvement(roc)
-    label = f"mine: max {np.nanmax(improvement):.2f}"
+    improvement = roc.significance_improvement
+    label = f"one: max {np.nanmax(improvement):.2f}"
     assert legend_texts(drawing) == [label, "no separation"]
     curve = drawn(drawing)[label]
     first = roc.background_efficiency[roc.is_supported][0]
@@ -92,9 +93,9 @@ def test_significance_improvement_is_drawn_where_it_is_supported() -> None:
 
 def test_too_few_events_are_said_and_not_drawn() -> None:
     score, is_signal = np.arange(12.0), np.arange(12) % 2 == 0
-    curves = {"mine": RocWithBand.of(score, is_signal)}
+    curves = {"one": RocWithBand.of(score, is_signal)}
     improvement = draw_significance_improvement(curves)
-    assert legend_texts(improvement)[0] == "mine: too few background events"
+    assert legend_texts(improvement)[0] == "one: too few background events"
     logarithmic = draw_roc(curves).figure.axes[1]
     assert np.unique(np.asarray(logarithmic.lines[0].get_xdata())).tolist() == [1.0]
 
@@ -112,7 +113,7 @@ def test_legends_stay_inside_the_figure(name: str) -> None:
 def test_score_histogram_shows_shares_overlap_and_threshold() -> None:
     score, is_signal, weight = some_events(2.0)
     assert weight is not None
-    drawing = draw_score_histogram(score, is_signal, weight, name="mine")
+    drawing = draw_score_histogram(score, is_signal, weight, name="one")
     axis = drawing.figure.axes[0]
     roc = roc_curve(score, is_signal, weight)
     threshold = roc.threshold[np.argmax(roc.signal_efficiency - roc.background_efficiency)]
@@ -122,7 +123,7 @@ def test_score_histogram_shows_shares_overlap_and_threshold() -> None:
         f"overlap area {overlap_area(roc).value:.3f}",
         f"threshold {threshold:.4g} (largest TPR - FPR)",
     ]
-    assert axis.get_title("left") == "mine"
+    assert axis.get_title("left") == "one"
     assert axis.lines[0].get_xdata()[0] == threshold
     background, signal, overlap = (patch.get_data() for patch in axis.patches)
     edges = np.linspace(score.min(), score.max(), 101)
@@ -165,4 +166,4 @@ def test_all_figures_of_scores_as_files_and_in_a_page(tmp_path: Path) -> None:
 def test_negative_weights_are_refused() -> None:
     score, is_signal, _ = some_events()
     with pytest.raises(BadDataError, match="some weights are negative"):
-        score_figures_svg({"mine": (score, is_signal, np.where(score > 2, -1.0, 1.0))})
+        score_figures_svg({"one": (score, is_signal, np.where(score > 2, -1.0, 1.0))})

@@ -11,10 +11,9 @@ from scipy.stats import kstest, norm
 from tests.evaluation.toy_scores import toy_scores
 from unmask import load_detector, load_sample
 from unmask.errors import ArtifactError, BadDataError, UsageError
-from unmask.evaluation.comparison import select
 from unmask.events.columns import Names
 from unmask.io.sample import sample_path
-from unmask.scores.calibration import Calibration, ScoredBy, calibrate, flag
+from unmask.scores.calibration import Calibration, ScoredBy, calibrate
 from unmask.scores.score_table import Scores, write_scores
 
 
@@ -33,14 +32,14 @@ def test_p_values_by_hand() -> None:
     assert high[-1] == pytest.approx(1 - 0.025 ** (1 / 100))  # none of 100 seen
     # the 19 highest are 81 ... 99: (1 + 19) / 101 <= 0.2 < (1 + 20) / 101
     assert found.threshold == 81
-    assert found.achieved.value == pytest.approx(0.19)
+    assert found.measured.value == pytest.approx(0.19)
 
 
 def test_ties_at_the_threshold_are_not_let_through() -> None:
     score = np.repeat([1.0, 2, 3], [600, 350, 50])
     found = calibrate(toy_scores(score, np.zeros(1000)), background_efficiency=0.1)
     assert found.threshold == 3
-    assert found.achieved.value == pytest.approx(0.05)
+    assert found.measured.value == pytest.approx(0.05)
 
 
 def test_whole_weights_give_the_share_of_repeated_events() -> None:
@@ -49,7 +48,7 @@ def test_whole_weights_give_the_share_of_repeated_events() -> None:
     events = replace(background(500), weight=times.astype(np.float64))
     found = calibrate(events, background_efficiency=0.1)
     above = np.repeat(events.score, times) >= found.threshold
-    assert found.achieved.value == pytest.approx(above.mean())
+    assert found.measured.value == pytest.approx(above.mean())
     assert found.n_effective == pytest.approx(times.sum() ** 2 / (times**2).sum())
 
 
@@ -77,7 +76,7 @@ def test_the_threshold_keeps_its_word() -> None:
         found = calibrate(background(1000, seed), background_efficiency=0.05)
         truth = norm.sf(found.threshold)
         shares.append(truth)
-        hits.append(found.achieved.low <= truth <= found.achieved.high)
+        hits.append(found.measured.low <= truth <= found.measured.high)
     assert np.mean(shares) == pytest.approx(0.05, abs=0.0015)
     assert np.mean(hits) > 0.92
 
@@ -115,7 +114,7 @@ def test_p_values_of_the_shipped_detector_are_uniform_on_background() -> None:
     detector = load_detector(sample_path("gluino-model"))
     scores = Scores.of(events, detector.score_events(events))
     first = np.arange(3000) < 1500
-    found = calibrate(select(scores, first), background_efficiency=0.05)
+    found = calibrate(scores[first], background_efficiency=0.05)
     value, _, _ = found.p_values(scores.score[~first])
     weight = scores.weight[~first]
     assert weight.max() > 5 * weight.min()  # the sample is a mixture by weight: so are its p-values
@@ -131,7 +130,8 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
     loaded = Calibration.load(tmp_path / "calibration")
     for one, other in zip(found.p_values(np.arange(3.0)), loaded.p_values(np.arange(3.0)), strict=True):
         np.testing.assert_array_equal(one, other)
-    assert (loaded.threshold, loaded.achieved, loaded.scored_by) == (found.threshold, found.achieved, found.scored_by)
+    assert (loaded.threshold, loaded.measured, loaded.scored_by) == (found.threshold, found.measured, found.scored_by)
+    assert "Calibration(score >= 1." in repr(loaded)
     (tmp_path / "calibration" / "manifest.json").write_text("{}")
     with pytest.raises(ArtifactError):
         Calibration.load(tmp_path / "calibration")
@@ -140,15 +140,16 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
 def test_flagged_events_are_those_above_the_threshold_least_likely_first(tmp_path: Path) -> None:
     found = calibrate(background(500), background_efficiency=0.1, scored_by=ScoredBy("abc", "mean"))
     data = background(300, seed=9, file="data.csv")
-    parts = [select(data, np.arange(0, 300, 2)), select(data, np.arange(1, 300, 2))]
+    parts = [data[np.arange(0, 300, 2)], data[np.arange(1, 300, 2)]]
     files = [tmp_path / "even.parquet", tmp_path / "odd.parquet"]
     for path, part in zip(files, parts, strict=True):
         write_scores(path, [part], provenance={"model": "abc", "score": "mean"})
-    flagged = flag(found, files)
+    flagged = found.flag(files)
     assert (flagged.n_events, flagged.n_known) == (300, 0)
     np.testing.assert_array_equal(flagged.scores.score, np.sort(data.score[data.score >= found.threshold])[::-1])
     assert (np.diff(flagged.p_value) >= 0).all()
     assert flagged.p_value.max() <= 0.1
+    assert found.flag(data).p_value.tolist() == flagged.p_value.tolist()  # in memory too
     flagged.write(tmp_path / "flagged.parquet")
     table = pq.read_table(tmp_path / "flagged.parquet")
     np.testing.assert_array_equal(table["row"].to_numpy(), np.argsort(-data.score)[: len(flagged.p_value)])
@@ -157,9 +158,9 @@ def test_flagged_events_are_those_above_the_threshold_least_likely_first(tmp_pat
 
 def test_events_of_the_calibration_are_known_again(tmp_path: Path) -> None:
     events = background(500)
-    found = calibrate(select(events, np.arange(400)), background_efficiency=0.1)
-    write_scores(tmp_path / "again.parquet", [select(events, np.arange(350, 500))])
-    assert flag(found, [tmp_path / "again.parquet"]).n_known == 50
+    found = calibrate(events[np.arange(400)], background_efficiency=0.1)
+    write_scores(tmp_path / "again.parquet", [events[np.arange(350, 500)]])
+    assert found.flag(tmp_path / "again.parquet").n_known == 50
 
 
 def test_scores_of_another_model_are_refused(tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ def test_scores_of_another_model_are_refused(tmp_path: Path) -> None:
     for facts in ({"model": "xyz", "score": "mean"}, {"model": "abc", "score": "sum"}):
         write_scores(tmp_path / "other.parquet", [background(50)], provenance=facts)
         with pytest.raises(UsageError, match="another model"):
-            flag(found, [tmp_path / "other.parquet"])
+            found.flag([tmp_path / "other.parquet"])
     write_scores(tmp_path / "same.parquet", [background(50)], provenance={"model": "abc", "score": "mean"})
     with pytest.raises(UsageError, match="different models"):
         ScoredBy.of_files([tmp_path / "same.parquet", tmp_path / "other.parquet"])
@@ -188,4 +189,4 @@ def test_what_is_no_calibration_is_an_error(tmp_path: Path) -> None:
         calibrate(replace(background(10), weight=-np.ones(10)), background_efficiency=0.1)
     write_scores(tmp_path / "nan.parquet", [toy_scores([np.nan], [0])])
     with pytest.raises(BadDataError, match="NaN"):
-        flag(calibrate(background(500), background_efficiency=0.1), [tmp_path / "nan.parquet"])
+        calibrate(background(500), background_efficiency=0.1).flag([tmp_path / "nan.parquet"])

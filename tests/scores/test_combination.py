@@ -8,7 +8,6 @@ import pytest
 
 from tests.evaluation.toy_scores import toy_scores
 from unmask.errors import BadDataError, UsageError
-from unmask.evaluation.comparison import select
 from unmask.events.columns import Names
 from unmask.scores.combination import combine
 from unmask.scores.p_values import COMBINE, Rule, p_values
@@ -40,7 +39,7 @@ def test_a_combination_is_what_it_says(rule: Rule) -> None:
 def test_order_and_what_is_known_of_the_training_are_kept() -> None:
     order = np.random.default_rng(5).permutation(500)
     trained_on = np.arange(500) < 20
-    shuffled = {"a": TESTED["a"], "b": select(replace(TESTED["b"], was_trained_on=trained_on), order)}
+    shuffled = {"a": TESTED["a"], "b": replace(TESTED["b"], was_trained_on=trained_on)[order]}
     found = combine(shuffled, BACKGROUND)
     np.testing.assert_array_equal(found.score, combine(TESTED, BACKGROUND).score)
     np.testing.assert_array_equal(found.was_trained_on, trained_on)
@@ -56,8 +55,8 @@ def test_half_of_the_background_calibrates_where_no_other_is_given() -> None:
     assert 1900 < is_background.sum() < 2100
     # By hand: those left out are the calibration.
     left_out = ~np.isin(scores["a"].row, found.row)
-    background = {name: select(one, left_out) for name, one in scores.items()}
-    tested = {name: select(one, ~left_out) for name, one in scores.items()}
+    background = {name: one[left_out] for name, one in scores.items()}
+    tested = {name: one[~left_out] for name, one in scores.items()}
     np.testing.assert_array_equal(found.score, combine(tested, background).score)
     # Fisher's sum of two p-values of independent background.
     from scipy.stats import gamma, kstest

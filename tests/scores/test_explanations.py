@@ -62,13 +62,14 @@ def test_surprises_are_the_losses_of_the_score(detector: MaskedTokenDetector, ma
     losses = detector.token_losses(events)
     for i, explanation in enumerate(detector.explain(events)):
         n = int(events.n_objects[i])
-        np.testing.assert_allclose(explanation.object_surprise, losses[i, :n], atol=1e-4)
-        assert explanation.met_surprise == pytest.approx(losses[i, 18:].sum(), abs=2e-4)
-        parts = [*explanation.object_surprise, explanation.met_surprise, *(term.surprise for term in explanation.terms)]
+        np.testing.assert_allclose(explanation.object_contribution, losses[i, :n], atol=1e-4)
+        assert explanation.met_contribution == pytest.approx(losses[i, 18:].sum(), abs=2e-4)
+        of_terms = (term.contribution for term in explanation.terms)
+        parts = [*explanation.object_contribution, explanation.met_contribution, *of_terms]
         score = detector.score_events(events[i : i + 1])[0]
         assert sum(part for part in parts if part is not None) / 20 == pytest.approx(score, abs=1e-3)
         for token in explanation.tokens:
-            assert token.surprise == pytest.approx(-np.log(token.probability), abs=1e-3)
+            assert token.token_loss == pytest.approx(-np.log(token.probability), abs=1e-3)
 
 
 def test_expectations_are_the_probabilities_of_the_model_in_words(
@@ -89,8 +90,8 @@ def test_expectations_are_the_probabilities_of_the_model_in_words(
     assert [guess.text for guess in said.expected] == [words for words, _ in best]
     assert [guess.probability for guess in said.expected] == pytest.approx([p for _, p in best], abs=1e-5)
     assert said.name == "b-jet"
-    assert said.text.startswith(said.found.text + ", |eta| ")
-    assert said.found.probability == pytest.approx(by_words[said.found.text], abs=1e-5)
+    assert said.text.startswith(said.observed.text + ", |eta| ")
+    assert said.observed.probability == pytest.approx(by_words[said.observed.text], abs=1e-5)
     assert said.object == 0
     assert [token.name for token in explanation.tokens[-3:]] == ["MET", "MET phi", "empty slot"]
     assert explanation.tokens[-3].text.startswith("MET ")
@@ -106,7 +107,7 @@ def test_surprise_of_padding_belongs_to_the_number_of_objects(
         n = int(events.n_objects[i])
         (term,) = explanation.terms
         assert (term.name, term.value) == ("number of objects", n)
-        assert term.surprise == pytest.approx(losses[i, n:18].sum(), abs=1e-3)
+        assert term.contribution == pytest.approx(losses[i, n:18].sum(), abs=1e-3)
         assert term.text.startswith(f"{n} objects and {18 - n} empty slots")
     ignoring = MaskedTokenDetector(
         detector.tokenizer, hidden=16, n_heads=2, padding="ignore", training=TRAINING, seed=1
@@ -123,7 +124,7 @@ def test_events_with_all_slots_full_or_none(detector: MaskedTokenDetector, make_
     full = events[events.n_objects == 18]
     assert len(full)
     for explanation in detector.explain(full):
-        assert len(explanation.object_surprise) == 18
+        assert len(explanation.object_contribution) == 18
         assert explanation.terms == []
     assert detector.explain(EventSet.empty()) == []
 
@@ -149,14 +150,19 @@ def test_a_file_of_explanations_says_what_the_events_are(
     events = make_events(60, seed=9, processes=("ttH", "<b>ttW</b>"))
     most = MostAnomalous(10)
     most.add(events, detector.score_events(events))
-    path = write_explanations(tmp_path / "scores.parquet", most, detector, provenance={"command": "test"})
+    path = write_explanations(
+        tmp_path / "scores.parquet",
+        most,
+        detector.explain(most.events),
+        detector={"kind": "masked-token"},
+        provenance={"command": "test"},
+    )
     assert path == explained_path(tmp_path / "scores.parquet") == tmp_path / "scores.explained.json"
     assert [file.name for file in tmp_path.iterdir()] == ["scores.explained.json"]
     content = read_explanations(path)
     assert (content.n_scored, len(content.events)) == (60, 10)
     assert content.provenance == {"command": "test"}
     assert content.detector["kind"] == "masked-token"
-    assert content.detector["tokenizer"]["settings"]["n_bins"] == 3
     for rank, event in enumerate(content.events, start=1):
         i = event.row
         assert event.rank == rank
@@ -169,7 +175,7 @@ def test_a_file_of_explanations_says_what_the_events_are(
         np.testing.assert_allclose(
             np.array(found).reshape(-1, 4), np.stack([c[i, events.is_object[i]] for c in columns], 1), atol=0.1
         )
-        assert [o.surprise for o in event.objects] == [t.surprise for t in event.tokens if t.object is not None]
+        assert [o.contribution for o in event.objects] == [t.token_loss for t in event.tokens if t.object is not None]
 
 
 @pytest.mark.parametrize(
@@ -191,7 +197,7 @@ def test_damaged_files_are_refused_with_the_place(
     most = MostAnomalous(2)
     events = make_events(5)
     most.add(events, detector.score_events(events))
-    path = write_explanations(tmp_path / "scores.parquet", most, detector)
+    path = write_explanations(tmp_path / "scores.parquet", most, detector.explain(most.events), detector={})
     content = json.loads(path.read_text())
     change(content)
     path.write_text(json.dumps(content))

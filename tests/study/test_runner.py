@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,8 +17,9 @@ from unmask.detectors import load_detector
 from unmask.detectors.network import NetworkDetector
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation import evaluate as evaluation
-from unmask.evaluation.metrics import Metrics, measure_ranked
-from unmask.evaluation.ranked_scores import RankedScores
+from unmask.evaluation.metrics import Metrics
+from unmask.evaluation.metrics import measure as measure_all
+from unmask.evaluation.roc import RankedScores
 from unmask.events.event_set import concatenate_events
 from unmask.report.style import Style
 from unmask.scores.calibration import FLAGGED_TABLE, Calibration
@@ -26,6 +28,7 @@ from unmask.scores.score_table import read_scores
 from unmask.study import run as runner
 from unmask.study.configurations import DEFAULT, choose_configurations, load_study
 from unmask.study.data import EventFiles, EventReader
+from unmask.study.results import SUMMARY
 from unmask.study.run import StudyRun
 from unmask.study.stages import Stage, StudyReporter, plan
 from unmask.tables import open_table
@@ -122,11 +125,16 @@ def test_one_model_stands_against_each_signal(out: Path) -> None:
     }
     summary = (out / "results" / "summary.md").read_text()
     assert "One background model against each signal" in summary
-    assert "| light  | 300" in summary
-    assert "trivial four (Fisher)" in summary
+    assert re.search(r"\| masked-token +\| light +\| 300 ", summary)
+    assert "observables, Fisher" in summary
     latex = (out / "results" / "summary.tex").read_text()
     assert r"masked-token & $0." in latex
-    assert latex.count(r"\begin{tabular}") == 3
+    for title in ("Test results", "One background model", "Verdict", "Cost of the trainings"):
+        assert rf"{{l}}{{{title}" in latex
+    shown = (out / "results" / SUMMARY).read_text().splitlines()
+    assert shown[0] == "Test results, 95% CL"
+    assert "Verdict: ΔAUC to the best untrained score (observables, Fisher)" in shown
+    assert max(map(len, shown)) <= 80
 
 
 def test_the_tables_say_what_the_training_cost(out: Path) -> None:
@@ -173,7 +181,7 @@ def test_everything_is_there_to_be_looked_at(out: Path) -> None:
 
 def test_data_are_searched_with_a_threshold_from_validation_events(out: Path) -> None:
     calibration = Calibration.load(out / "calibrations" / "masked-token")
-    assert calibration.wanted == 0.1  # 300 validation events are too few for 1 %
+    assert calibration.target == 0.1  # 300 validation events are too few for 1 %
     data = read_scores(out / "scores" / "masked-token-data.parquet")
     assert (data.label == -1).all()
     with open_table(out / "flagged" / "masked-token.parquet", FLAGGED_TABLE) as (table, _):
@@ -235,10 +243,10 @@ def test_tables_and_report_are_of_one_evaluation(
     measured: list[Metrics] = []
 
     def measure(ranked: RankedScores, **_: float) -> Metrics:
-        measured.append(measure_ranked(ranked, n_replicas=20))
+        measured.append(measure_all(ranked, n_replicas=20))
         return measured[-1]
 
-    monkeypatch.setattr(evaluation, "measure_ranked", measure)
+    monkeypatch.setattr(evaluation, "measure", measure)
     for stage in new_run(out, many_signals)[0].stages[-2:]:
         stage.make()
     assert len(measured) == len(json.loads((out / "results" / "metrics.json").read_text())["rows"])
@@ -289,7 +297,7 @@ def test_with_negative_weights_what_can_be_measured_is_measured(
     row = next(row for row in metrics["rows"] if row["name"] == "fisher")
     assert row["metrics"]["auc"]["value"] > 0.7
     assert row["metrics"]["signal_efficiency"]["0.01"] is None
-    assert 0 < Calibration.load(tmp_path / "out" / "calibrations" / "fisher").achieved.value <= 0.1
+    assert 0 < Calibration.load(tmp_path / "out" / "calibrations" / "fisher").measured.value <= 0.1
     assert (tmp_path / "out" / "flagged" / "fisher.parquet").exists()
     assert "neg. weights" in (tmp_path / "out" / "results" / "summary.md").read_text()
 

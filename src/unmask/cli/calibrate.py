@@ -28,7 +28,6 @@ def calibrate(
     from unmask.artifacts import check_can_save
     from unmask.cli.console import emit_json, note
     from unmask.cli.console import out as console
-    from unmask.report.tables import cell
     from unmask.scores.calibration import ScoredBy
     from unmask.scores.calibration import calibrate as calibrate_scores
     from unmask.scores.score_table import concatenate_scores, read_scores
@@ -37,21 +36,20 @@ def calibrate(
     scored_by = ScoredBy.of_files(scores)
     events = concatenate_scores([read_scores(path) for path in scores])
     found = calibrate_scores(events, background_efficiency=background_efficiency, scored_by=scored_by)
-    n_seen = 0 if events.was_trained_on is None else int(events.was_trained_on.sum())
-    if n_seen:
+    if events.n_trained_on:
         note(
-            f"warning: the detector was trained on {n_seen:,} of these {len(events):,} events: p-values come out wrong"
+            f"warning: the detector was trained on {events.n_trained_on:,} of these {len(events):,} events: p-values "
+            "come out wrong"
         )
     if found.n_repeated:
         note(f"warning: {found.n_repeated:,} events are given more than once: the interval is too narrow")
     found.save(out)
-    facts = {"threshold": found.threshold, "n_events": len(events), "background_efficiency": vars(found.achieved)}
+    facts = {"threshold": found.threshold, "n_events": len(events), "background_efficiency": vars(found.measured)}
     if json:
         emit_json(facts)
         return
     console.print(
-        f"threshold {found.threshold:.6g}: background efficiency {cell(found.achieved)} "
-        f"of {len(events):,} events -> {out}",
+        f"threshold {found.threshold:.6g}: background efficiency {found.measured} of {len(events):,} events -> {out}",
         highlight=False,
         markup=False,
         soft_wrap=True,
@@ -74,20 +72,19 @@ def flag(
     from unmask.cli.console import out as console
     from unmask.errors import UsageError
     from unmask.scores.calibration import Calibration
-    from unmask.scores.calibration import flag as flag_events
 
     if out.suffix != ".parquet":
         raise UsageError(f"{out}: a Parquet file is written; let its name end in .parquet (--csv adds it as text)")
     if out.resolve() in {path.resolve() for path in scores}:
         raise UsageError(f"{out} would overwrite a scores file; choose another name")
     known = Calibration.load(calibration)
-    found = flag_events(known, scores)
+    found = known.flag(scores)
     for text in found.notes:
         note(f"warning: {text}")
     if known.scored_by.model is None:
         note("warning: the calibration does not say of which model its scores are; make sure that it is the same")
     files = [path.name for path in scores]
-    found.write(out, facts=provenance(calibration=sha256_of_file(calibration / MANIFEST), scores=files))
+    found.write(out, metadata=provenance(calibration=sha256_of_file(calibration / MANIFEST), scores=files))
     if csv:
         columns = {
             name: column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
@@ -96,7 +93,7 @@ def flag(
         with atomic_path(out.with_suffix(".csv")) as path:
             write_csv(pa.table(columns), path)
     # The efficiency is one of weights; in data, where these are 1, of events.
-    flagged_weight, expected = float(found.scores.weight.sum()), known.achieved.value * found.weight
+    flagged_weight, expected = float(found.scores.weight.sum()), known.measured.value * found.weight
     if json:
         emit_json(
             {

@@ -46,7 +46,7 @@ def evaluate(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Measure how well scores tell signal from background, beside trivial scores, with 95 % intervals.
+    """Measure how well scores tell signal from background, beside untrained baseline scores, with 95 % intervals.
 
     Several files are compared in pairs and must hold the same events. The terminal shows the main numbers, --json and
     --out all of them.
@@ -133,22 +133,10 @@ def _draw(scores: dict[str, ScoredEvents], folder: Path, style: Style, formats: 
 
 
 def _show(found: Evaluation) -> None:
-    from unmask.cli.console import show_table
-    from unmask.evaluation.metrics import BACKGROUND_EFFICIENCIES
-    from unmask.report.tables import HEADERS, cell, p_value_cell
+    from unmask.cli.console import out
+    from unmask.evaluation.evaluate import AUC, EPS_S
 
-    for signal in found.selections:
-        cells = []
-        for row in found.rows_of(signal):
-            efficiency = row.metrics.signal_efficiency[BACKGROUND_EFFICIENCIES[0]]
-            cells.append([row.name, cell(row.metrics.auc), cell(efficiency, row.metrics.why_missing)])
-        columns = ("score", "AUC", HEADERS[1][0])
-        show_table(f"{signal} against background ({found.confidence:.0%} intervals)", columns, cells)
-    detectors = {row.name for row in found.rows if row.kind == "detector"}
-    pairs = [each for each in found.comparisons_of() if each.other in detectors]
-    if pairs:
-        show_table(
-            "paired differences of AUCs",
-            ("score less another", "difference", "p-value"),
-            [(f"{x.name} - {x.other}", cell(x.difference), p_value_cell(x.difference)) for x in pairs],
-        )
+    n_metrics = len(found.selections)
+    tables = found.tables()
+    for table in [*(each.only((AUC, EPS_S)) for each in tables[:n_metrics]), *tables[n_metrics:]]:
+        out.print(table.terminal() + "\n", highlight=False, markup=False, soft_wrap=True)

@@ -147,11 +147,10 @@ def _state(current: StudyRun, planned: Planned) -> str:
 
 def _show_thresholds(current: StudyRun) -> None:
     from unmask.cli.console import show_table
-    from unmask.report.tables import cell
     from unmask.scores.calibration import Calibration
 
     rows = []
     for configuration in current.configurations:
         found = Calibration.load(current.calibration_of(configuration))
-        rows.append((configuration.name, f"{found.threshold:.6g}", cell(found.achieved)))
-    show_table("thresholds", ("method", "score", "background efficiency (validation events)"), rows)
+        rows.append((configuration.name, f"{found.threshold:.6g}", str(found.measured)))
+    show_table("thresholds", ("detector", "score", "background efficiency (validation events)"), rows)

@@ -120,9 +120,7 @@ class ContrastDetector(EventNetworkDetector):
         parts = np.split(fall, np.cumsum(events.n_objects)[:-1]) if len(events) else []
         minus_log_p = self.logits_.minus_log_p_of(as_numbers(self._outputs(events, device)))
         return [
-            Explanation(
-                part.tolist(), terms=[Term("objects, together", self.logits_.in_words(p), None, p), *observables]
-            )
+            Explanation(part.tolist(), terms=[Term("objects, together", self.logits_.text(p), None, p), *observables])
             for part, p, observables in zip(parts, minus_log_p.tolist(), self.observables_.terms(events), strict=True)
         ]
 

@@ -59,8 +59,8 @@ class _Words:
         """What stood there, and what was expected."""
         grouped = np.bincount(self.group, weights=probabilities)
         best = np.argsort(-grouped, kind="stable")[:N_EXPECTED]
-        found, *expected = (Guess(self.texts[i], round(float(grouped[i]), 6)) for i in (self.group[token], *best))
-        return found, expected
+        observed, *expected = (Guess(self.texts[i], round(float(grouped[i]), 6)) for i in (self.group[token], *best))
+        return observed, expected
 
 
 def _explain(
@@ -77,20 +77,20 @@ def _explain(
     def token_at(position: int) -> TokenExplanation:
         token, number = int(tokens[position]), object_of_position.get(position)
         is_empty = token == PAD_ID
-        found, expected = words.guesses(probabilities[position], token)
+        observed, expected = words.guesses(probabilities[position], token)
         return TokenExplanation(
             name=of_event.get(position) or ("empty slot" if is_empty else OBJECTS[int(tags[number or 0])].name),
             text=NO_OBJECT if is_empty else words.tokenizer.describe(token),
-            surprise=round(float(losses[position]), 4),
+            token_loss=round(float(losses[position]), 4),
             probability=float(f"{np.exp(-float(losses[position])):.4g}"),
-            found=found,
+            observed=observed,
             expected=expected,
             object=None if is_empty else number,
         )
 
     listed = [token_at(int(position)) for position in np.flatnonzero(tokens != PAD_ID)]
     of_objects = [token for token in listed if token.object is not None]
-    of_met = [token.surprise for token in listed if token.object is None]
+    of_met = [token.token_loss for token in listed if token.object is None]
     terms = []
     empty = np.flatnonzero(tokens == PAD_ID)
     if explains_padding and len(empty):
@@ -100,8 +100,8 @@ def _explain(
         text = f"{len(of_objects)} objects and {len(empty)} empty slots; in an empty slot expected: {guesses}"
         terms.append(Term("number of objects", text, len(of_objects), round(float(losses[empty].sum()), 4)))
     return Explanation(
-        object_surprise=[token.surprise for token in of_objects],
-        met_surprise=round(sum(of_met), 4) if of_met else None,
+        object_contribution=[token.token_loss for token in of_objects],
+        met_contribution=round(sum(of_met), 4) if of_met else None,
         tokens=listed,
         terms=terms,
     )

@@ -60,11 +60,11 @@ class ObservableTail:
             observable, values = OBSERVABLES[name], OBSERVABLES[name].of(events)
             columns.append(
                 [
-                    Term(observable.label, f"{observable.text(value)}; {tail.in_words(p)}", value, p)
+                    Term(observable.label, f"{observable.text(value)}; {tail.text(p)}", value, p)
                     for value, p in zip(values.tolist(), tail.minus_log_p_of(values).tolist(), strict=True)
                 ]
             )
-        return [sorted(terms, key=lambda term: -term.surprise) for terms in zip(*columns, strict=True)]
+        return [sorted(terms, key=lambda term: -term.contribution) for terms in zip(*columns, strict=True)]
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """All that was learnt."""

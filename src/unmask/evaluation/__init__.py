@@ -1,1 +1,1 @@
-"""Figures, tables and metrics; never imports torch."""
+"""Metrics of scores, with intervals; never imports torch."""

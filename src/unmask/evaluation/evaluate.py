@@ -1,8 +1,8 @@
-"""Everything that scores of labelled events say: each detector, the trivial scores beside it, and who is better."""
+"""Evaluation of scores of labelled events: metrics of each detector and baseline, paired comparisons, verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Literal
@@ -12,29 +12,48 @@ import numpy.typing as npt
 
 from unmask.artifacts import Json
 from unmask.errors import BadDataError, UsageError
-from unmask.evaluation.comparison import Difference, align, difference_of
-from unmask.evaluation.metrics import Metrics, measure_ranked
-from unmask.evaluation.ranked_scores import RankedScores, check_scores
-from unmask.evaluation.trivial import COMBINED, RANDOM, trivial_scores
+from unmask.evaluation.intervals import Difference
+from unmask.evaluation.metrics import BACKGROUND_EFFICIENCIES, SIGNAL_EFFICIENCY, Metrics, measure
+from unmask.evaluation.roc import RankedScores, check_scores
+from unmask.evaluation.table import Cell, Row, Table
+from unmask.evaluation.untrained import RANDOM, untrained_scores
 from unmask.events.event_set import BACKGROUND, SIGNAL, UNKNOWN
-from unmask.scores.score_table import Scores
+from unmask.scores.intervals import CONFIDENCE
+from unmask.scores.score_table import COLUMNS, Scores, align
 
 #: Stands for all signal processes together.
 ALL_SIGNAL = "all signal"
 #: Fewer events than this do not tell how much they fluctuate.
 MIN_EVENTS = 10
-#: A verdict on one of several signals has the differences of so many detectors, and of the others the names.
-_MOST_DIFFERENCES = 3
+AUC, EPS_S, *OTHER_EPS_S = "AUC", *(f"ε_S at ε_B = {100 * at:g}%" for at in BACKGROUND_EFFICIENCIES)
+EPS_B = f"ε_B at ε_S = {100 * SIGNAL_EFFICIENCY:g}%"
+#: The columns of short tables.
+MAIN = (AUC, EPS_S, EPS_B)
 
 
 @dataclass(frozen=True)
-class Row:
-    """One score against one signal process, or all of them, and all background."""
+class Measurement:
+    """Metrics of one score against one signal process, or all of them, and all background."""
 
     name: str
-    kind: Literal["detector", "trivial"]
+    kind: Literal["detector", "untrained"]
     signal: str
     metrics: Metrics
+
+    def cells(self) -> dict[str, Cell]:
+        """All metrics, by the headings of their columns."""
+        of = self.metrics
+        limit, best, improvement = of.background_efficiency_limit, of.best_threshold, of.max_significance_improvement
+        cells: dict[str, Cell | None] = {
+            AUC: of.auc,
+            **dict(zip((EPS_S, *OTHER_EPS_S), of.signal_efficiency.values(), strict=True)),
+            EPS_B: of.background_efficiency or (f"< {limit:.2g}" if limit else None),
+            "largest ε_S/√ε_B": improvement.improvement if improvement else None,
+            "overlap area": of.overlap_area,
+            "total improvement": of.total_improvement,
+            "threshold of largest ε_S - ε_B": best.threshold if best else None,
+        }
+        return {name: of.why_missing if cell is None else cell for name, cell in cells.items()}
 
 
 @dataclass(frozen=True)
@@ -57,38 +76,88 @@ class ImprovementOverSignals:
     n_signals: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
-    """What was measured.
+    """Metrics of detectors and untrained baselines.
 
     Attributes
     ----------
-    rows : each score against all signal together, and against each process if there are several.
-    comparisons : detectors with each other, and each detector with each trivial score; for the same signals as rows.
-    improvement_over_signals : by the name of the score, where it was measured for at least one process.
-    notes : what a reader must know besides the numbers.
+    rows
+        Each score against all signal together, and against each process if there are several.
+    comparisons
+        Detectors with each other, and each detector with each untrained score; for the same signals as rows.
+    improvement_over_signals
+        By the name of the score, where it was measured for at least one process.
+    notes
+        What a reader must know besides the numbers.
     """
 
     confidence: float
     n_background: int
     signals: dict[str, int]
-    rows: tuple[Row, ...]
+    rows: tuple[Measurement, ...]
     comparisons: tuple[Comparison, ...]
     improvement_over_signals: dict[str, ImprovementOverSignals]
     notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return "\n\n".join(table.terminal() for table in (self.table().only((AUC, EPS_S)), *self.verdict_tables()[:1]))
 
     @property
     def selections(self) -> tuple[str, ...]:
         """All signal together, and the signal processes if there are several."""
         return tuple(dict.fromkeys(row.signal for row in self.rows))
 
-    def rows_of(self, signal: str = ALL_SIGNAL) -> tuple[Row, ...]:
+    def rows_of(self, signal: str = ALL_SIGNAL) -> tuple[Measurement, ...]:
         """The rows of one signal process; by default of all together."""
         return tuple(row for row in self.rows if row.signal == signal)
 
-    def comparisons_of(self, signal: str = ALL_SIGNAL) -> tuple[Comparison, ...]:
-        """The comparisons on one signal process; by default on all together."""
-        return tuple(pair for pair in self.comparisons if pair.signal == signal)
+    def verdicts(self, signal: str = ALL_SIGNAL) -> tuple[Comparison, ...]:
+        """Comparison of each detector with the best untrained score of a signal; empty if there is none."""
+        untrained = [row for row in self.rows_of(signal) if row.kind == "untrained" and row.name != RANDOM]
+        best = max(untrained, key=lambda row: row.metrics.auc.value, default=None)
+        pairs = self.comparisons if best else ()
+        return tuple(pair for pair in pairs if best and (pair.signal, pair.other) == (signal, best.name))
+
+    def table(self, signal: str = ALL_SIGNAL) -> Table:
+        """All metrics against one signal process, or all together."""
+        rows = self.rows_of(signal)
+        lines = (Row(row.name, tuple(row.cells().values()), row.kind == "untrained") for row in rows)
+        return Table(f"{signal} against background ({self.confidence:.0%} CL)", tuple(rows[0].cells()), tuple(lines))
+
+    def verdict_tables(self) -> list[Table]:
+        """Verdicts on all signal together, and on each of several processes where not all detectors are better."""
+        tables = []
+        for signal in self.selections:
+            pairs = self.verdicts(signal)
+            if pairs and (signal == ALL_SIGNAL or any(pair.difference.verdict != "better" for pair in pairs)):
+                of = "" if signal == ALL_SIGNAL else f", {signal}"
+                title = f"Verdict{of}: ΔAUC to the best untrained score ({pairs[0].other})"
+                rows = (Row(pair.name, (pair.difference, pair.difference.verdict)) for pair in pairs)
+                tables.append(Table(title, ("ΔAUC", "verdict"), tuple(rows)))
+        return tables
+
+    def tables(self) -> list[Table]:
+        """All tables: metrics against each signal, verdicts, total improvements and paired differences of detectors."""
+        tables = [*map(self.table, self.selections), *self.verdict_tables()]
+        kinds = {row.name: row.kind for row in self.rows}
+        if len(self.signals) > 1:
+            columns = ("smallest", "median", "largest", "signals with enough events")
+            rows = (
+                Row(
+                    name,
+                    (*(f"{value:.3g}" for value in (one.minimum, one.median, one.maximum)), str(one.n_signals)),
+                    kinds[name] == "untrained",
+                )
+                for name, one in self.improvement_over_signals.items()
+            )
+            tables.append(Table("Total improvement over the signals", columns, tuple(rows)))
+        pairs = [pair for pair in self.comparisons if pair.signal == ALL_SIGNAL and kinds[pair.other] == "detector"]
+        if pairs:
+            rows = (Row(pair.name, (pair.other, pair.difference, pair.difference.p_value_text)) for pair in pairs)
+            title = f"Paired differences of detectors, all signal ({self.confidence:.0%} CL)"
+            tables.append(Table(title, ("less", "ΔAUC", "p-value"), tuple(rows)))
+        return tables
 
     def to_json(self) -> dict[str, Json]:
         """The same as plain values; efficiencies are keyed by text such as ``0.01``."""
@@ -96,21 +165,31 @@ class Evaluation:
         for row in content["rows"]:
             efficiencies = row["metrics"]["signal_efficiency"]
             row["metrics"]["signal_efficiency"] = {f"{key:g}": value for key, value in efficiencies.items()}
+        content["verdicts"] = [
+            {"name": pair.name, "other": pair.other, "signal": signal, "verdict": pair.difference.verdict}
+            for signal in self.selections
+            for pair in self.verdicts(signal)
+        ]
         return content
 
 
 def evaluate(
     scores: Mapping[str, Scores],
     *,
-    confidence: float = 0.95,
     n_replicas: int = 400,
     seed: int = 0,
     progress: Callable[[float], None] = lambda _: None,
 ) -> Evaluation:
-    """Measure detectors by name, on the same labelled events, with trivial scores beside them.
+    """Measure detectors on the same labelled events, with untrained baseline scores beside them.
 
-    Scores of the same events in another order are put in the order of the first. ``progress`` is called with the
-    fraction done.
+    Parameters
+    ----------
+    scores
+        By the names of the detectors; the same events in another order are put in the order of the first.
+    n_replicas, seed
+        Bootstrap replicas for intervals, and the seed of these and of the random score.
+    progress
+        Called with the fraction done.
 
     Raises
     ------
@@ -121,54 +200,43 @@ def evaluate(
     """
     aligned = _aligned(scores)
     first = next(iter(aligned.values()))
-    is_signal, weight = first.label == SIGNAL, first.weight
+    is_background, weight = first.label == BACKGROUND, first.weight
     notes = notes_on(aligned)
     values = {name: each.score for name, each in aligned.items()}
-    scalars = {name: column for each in aligned.values() for name, column in (each.scalars or {}).items()}
-    missing = [name for name in COMBINED if name not in scalars]
-    if not scalars:
-        notes.append("no trivial scores beside the detectors: the scores files hold no numbers of objects, HT and MET")
-        trivial = {}
-    else:
-        if missing:
-            names = " and ".join(COMBINED[name] for name in missing)
-            notes.append(f"no {names} among the trivial scores: no scores file has the column {', '.join(missing)}")
-        trivial = trivial_scores(scalars, first.label == BACKGROUND, weight, first.event_key, seed=seed)
-        clash = sorted(trivial.keys() & values.keys())
-        if clash:
-            raise UsageError(f"{clash[0]!r} is the name of a trivial score; call the detector, or its file, otherwise")
-    signals = {word: int(np.count_nonzero(chosen)) for word, chosen in _signal_processes(first).items()}
-    rows: list[Row] = []
+    observables = {name: column for each in aligned.values() for name, column in (each.observables or {}).items()}
+    missing = [name for name in COLUMNS if name not in observables]
+    if missing:
+        what = f"no {' and no '.join(COLUMNS[name].label for name in missing)} among" if observables else "no"
+        notes.append(f"{what} untrained scores: no scores file has the column {' or '.join(missing)}")
+    untrained = {}
+    if observables:
+        untrained = untrained_scores(observables, is_background, weight, first.event_key, seed=seed)
+    clash = sorted(untrained.keys() & values.keys())
+    if clash:
+        raise UsageError(f"{clash[0]!r} is the name of an untrained score; give the detector, or its file, another")
+    signals = {name: int(np.count_nonzero(chosen)) for name, chosen in _signal_processes(first).items()}
+    rows: list[Measurement] = []
     comparisons: list[Comparison] = []
-    ranked = {name: RankedScores.of(score, is_signal, weight) for name, score in (values | trivial).items()}
+    ranked = {name: RankedScores.of(score, ~is_background, weight) for name, score in (values | untrained).items()}
+    pairs = [*combinations(values, 2), *((name, other) for name in values for other in untrained if other != RANDOM)]
     selections = _selections(first)
     for signal, chosen in selections.items():
         some = {name: each[chosen] for name, each in ranked.items()}
         for name, each in some.items():
-            kind: Literal["detector", "trivial"] = "detector" if name in values else "trivial"
-            found = measure_ranked(each, confidence=confidence, n_replicas=n_replicas, seed=seed)
-            rows.append(Row(name, kind, signal, found))
+            kind: Literal["detector", "untrained"] = "detector" if name in values else "untrained"
+            rows.append(Measurement(name, kind, signal, measure(each, n_replicas=n_replicas, seed=seed)))
             progress(len(rows) / (len(ranked) * len(selections)))
         comparisons += [
-            Comparison(one, other, signal, difference_of(some[one].placements, some[other].placements, confidence))
-            for one, other in _pairs(values, trivial)
+            Comparison(one, other, signal, some[one].placements - some[other].placements) for one, other in pairs
         ]
-    n_background = int(np.count_nonzero(~is_signal))
+    n_background = int(np.count_nonzero(is_background))
     notes += [
         f"only {n} events of {name}: their intervals and p-values cannot be trusted"
         for name, n in (("background", n_background), *signals.items())
         if n < MIN_EVENTS
     ]
-    notes += _verdicts(comparisons, trivial)
-    return Evaluation(
-        confidence=confidence,
-        n_background=n_background,
-        signals=signals,
-        rows=tuple(rows),
-        comparisons=tuple(comparisons),
-        improvement_over_signals=_improvements(rows, list(values | trivial), len(signals)),
-        notes=tuple(notes),
-    )
+    improvements = _improvements(rows, len(signals))
+    return Evaluation(CONFIDENCE, n_background, signals, tuple(rows), tuple(comparisons), improvements, tuple(notes))
 
 
 def _aligned(scores: Mapping[str, Scores]) -> dict[str, Scores]:
@@ -203,9 +271,10 @@ def notes_on(scores: Mapping[str, Scores]) -> list[str]:
     for name, each in scores.items():
         if each.score.min() == each.score.max():
             notes.append(f"constant score: {name} gives all events the score {each.score[0]:g}")
-        n_seen = 0 if each.was_trained_on is None else np.count_nonzero(each.was_trained_on)
-        if n_seen:
-            notes.append(f"{name} was trained on {n_seen:,} of these {len(each):,} events: its numbers are too good")
+        if each.n_trained_on:
+            notes.append(
+                f"{name} was trained on {each.n_trained_on:,} of these {len(each):,} events: its numbers are too good"
+            )
         if each.weight.min() < 0:
             notes.append(f"negative weights in {name}: only the AUC is measured")
         if each.n_repeated:
@@ -219,8 +288,8 @@ def notes_on(scores: Mapping[str, Scores]) -> list[str]:
 def _signal_processes(scores: Scores) -> dict[str, npt.NDArray[np.bool_]]:
     """Signal events by process."""
     process = scores.process_names
-    found = {word: (scores.label == SIGNAL) & (process.code == i) for i, word in enumerate(process.words)}
-    return {word: chosen for word, chosen in found.items() if chosen.any()}
+    by_process = {name: (scores.label == SIGNAL) & (process.code == i) for i, name in enumerate(process.words)}
+    return {name: chosen for name, chosen in by_process.items() if chosen.any()}
 
 
 def _selections(scores: Scores) -> dict[str, npt.NDArray[np.bool_]]:
@@ -228,62 +297,16 @@ def _selections(scores: Scores) -> dict[str, npt.NDArray[np.bool_]]:
     processes = _signal_processes(scores)
     selections = {ALL_SIGNAL: np.ones(len(scores), np.bool_)}
     if len(processes) > 1:
-        selections |= {word: chosen | (scores.label == BACKGROUND) for word, chosen in processes.items()}
+        selections |= {name: chosen | (scores.label == BACKGROUND) for name, chosen in processes.items()}
     return selections
 
 
-def _pairs(detectors: Iterable[str], trivial: Iterable[str]) -> list[tuple[str, str]]:
-    """Names of scores that are compared."""
-    names = list(detectors)
-    return [*combinations(names, 2), *((name, other) for name in names for other in trivial if other != RANDOM)]
-
-
-def _verdicts(comparisons: Iterable[Comparison], trivial: Container[str]) -> list[str]:
-    """Say for each signal which detectors are better or worse than the best trivial score, and which are neither.
-
-    Of one of several signals nothing is said if all detectors are better.
-    """
-    against: dict[str, dict[str, list[Comparison]]] = {}
-    for pair in comparisons:
-        if pair.other in trivial:
-            against.setdefault(pair.signal, {}).setdefault(pair.other, []).append(pair)
-    notes = []
-    for signal, by_trivial in against.items():
-        best, pairs = min(by_trivial.items(), key=lambda item: item[1][0].difference.value)
-        of_verdict: dict[str, list[Comparison]] = {"better": [], "no significant difference": [], "worse": []}
-        for pair in pairs:
-            of_verdict[_verdict(pair.difference)].append(pair)
-        if signal == ALL_SIGNAL or len(of_verdict["better"]) < len(pairs):
-            where = "" if signal == ALL_SIGNAL else f" for {signal}"
-            words = "; ".join(f"{verdict}: {_listed(found)}" for verdict, found in of_verdict.items() if found)
-            notes.append(f"difference of AUCs to the best trivial score{where}, {best!r}: {words}")
-    return notes
-
-
-def _verdict(difference: Difference) -> str:
-    if difference.low > 0:
-        return "better"
-    return "worse" if difference.high < 0 else "no significant difference"
-
-
-def _listed(pairs: list[Comparison]) -> str:
-    """Differences in words: all of them for all signal together, the first few for one of several."""
-    n_shown = len(pairs) if pairs[0].signal == ALL_SIGNAL else _MOST_DIFFERENCES
-    words = [
-        f"{pair.name} {pair.difference.value:+.4f} [{pair.difference.low:+.4f}, {pair.difference.high:+.4f}]"
-        for pair in pairs[:n_shown]
-    ]
-    return ", ".join([*words, *(pair.name for pair in pairs[n_shown:])])
-
-
-def _improvements(rows: list[Row], names: list[str], n_signals: int) -> dict[str, ImprovementOverSignals]:
-    by_name: dict[str, ImprovementOverSignals] = {}
-    for name in names:
-        found = [
-            row.metrics.total_improvement.value
-            for row in rows
-            if row.name == name and (row.signal != ALL_SIGNAL or n_signals == 1) and row.metrics.total_improvement
-        ]
-        if found:
-            by_name[name] = ImprovementOverSignals(min(found), float(np.median(found)), max(found), len(found))
-    return by_name
+def _improvements(rows: list[Measurement], n_signals: int) -> dict[str, ImprovementOverSignals]:
+    by_name: dict[str, list[float]] = {}
+    for row in rows:
+        if (row.signal != ALL_SIGNAL or n_signals == 1) and row.metrics.total_improvement:
+            by_name.setdefault(row.name, []).append(row.metrics.total_improvement.value)
+    return {
+        name: ImprovementOverSignals(min(values), float(np.median(values)), max(values), len(values))
+        for name, values in by_name.items()
+    }

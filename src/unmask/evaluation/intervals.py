@@ -1,38 +1,55 @@
-"""A measured number with its interval, and the ways that such an interval is found."""
+"""Confidence intervals of metrics: of efficiencies, of areas under ROC curves and of their paired differences."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
-from scipy.special import betainccinv, betaincinv, expit, logit, ndtri
+from scipy.special import expit, logit, ndtr, ndtri
 
-FloatArray = npt.NDArray[np.float64]
+from unmask.errors import UsageError
+from unmask.scores.intervals import CONFIDENCE, Estimate, FloatArray, clopper_pearson, n_effective
+
+#: Lower and upper quantile of an interval, and the number of standard errors that it reaches.
+TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
+N_ERRORS = float(ndtri(TAILS[1]))
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A measured number and its confidence interval."""
+class Difference(Estimate):
+    """A difference, its interval, and the two-sided p-value of there being none.
 
-    value: float
-    low: float
-    high: float
+    >>> str(Difference(0.00062, -0.00008, 0.0012, 0.09))
+    '+0.0006 [-0.0001, +0.0012]'
+    """
 
-    def __str__(self) -> str:
-        return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
+    p_value: float
+
+    def texts(self, sign: str = "+") -> tuple[str, str]:
+        """The value and its interval, with signs."""
+        return super().texts(sign)
+
+    @property
+    def p_value_text(self) -> str:
+        """The p-value, as small as a Gaussian tail can be trusted."""
+        return f"{self.p_value:.2g}" if self.p_value >= 1e-16 else "< 1e-16"
+
+    @property
+    def verdict(self) -> str:
+        """What the interval says of the first against the second."""
+        return "better" if self.low > 0 else "worse" if self.high < 0 else "no significant difference"
 
 
-def logit_interval(value: float, error: float, confidence: float, n_trials: float) -> Estimate:
-    """The interval of a value in (0, 1) with a standard error, symmetric in the logit.
+def logit_interval(value: float, error: float, n_trials: float) -> Estimate:
+    """Interval of a value in (0, 1) with a standard error, symmetric in the logit.
 
     A value of 0 or 1 has no such error; there it is the interval of Clopper and Pearson for ``n_trials`` independent
     trials, none or all of which pass. For an area under a ROC curve these are pairs of a signal and a background event,
     each in one pair at most. With negative weights a value can lie outside; its interval is symmetric as it is.
     """
-    half = ndtri((1 + confidence) / 2) * error
+    half = N_ERRORS * error
     if value in (0, 1):
-        low, high = clopper_pearson(np.array([value * n_trials]), n_trials, confidence)
+        low, high = clopper_pearson(np.array([value * n_trials]), n_trials)
         return Estimate(value, float(low[0]), float(high[0]))
     if not 0 < value < 1:
         return Estimate(value, float(value - half), float(value + half))
@@ -40,23 +57,47 @@ def logit_interval(value: float, error: float, confidence: float, n_trials: floa
     return Estimate(value, float(expit(logit(value) - half)), float(expit(logit(value) + half)))
 
 
-def percentile_interval(value: float, replicas: FloatArray, confidence: float) -> Estimate:
+def percentile_interval(value: float, replicas: FloatArray) -> Estimate:
     """The interval that holds the middle of the replicas, and the value itself."""
-    low, high = np.quantile(replicas, [(1 - confidence) / 2, (1 + confidence) / 2])
+    low, high = np.quantile(replicas, TAILS)
     return Estimate(value, float(min(low, value)), float(max(high, value)))
 
 
-def clopper_pearson(
-    n_passed: FloatArray, n: FloatArray | float, confidence: float = 0.95
-) -> tuple[FloatArray, FloatArray]:
-    """Interval of the share of ``n`` trials that pass; ``n_passed`` need not be whole (effective numbers).
+@dataclass(frozen=True, eq=False)
+class Placements:
+    """For each signal event the background efficiency below it, for each background event that of signal above it."""
 
-    >>> low, high = clopper_pearson(np.array([0.0, 5.0]), 10)
-    >>> low.round(3), high.round(3)
-    (array([0.   , 0.187]), array([0.308, 0.813]))
-    """
-    tail = (1 - confidence) / 2
-    with np.errstate(invalid="ignore"):
-        low = np.where(n_passed > 0, betaincinv(n_passed, n - n_passed + 1, tail), 0.0)
-        high = np.where(n_passed < n, betainccinv(n_passed + 1, n - n_passed, tail), 1.0)
-    return low, high
+    signal: FloatArray
+    background: FloatArray
+    signal_weight: FloatArray
+    background_weight: FloatArray
+
+    def area(self) -> float:
+        """The area under the ROC curve."""
+        return float(np.average(self.signal, weights=self.signal_weight))
+
+    def error(self) -> float:
+        """Standard error of that area by DeLong's variance."""
+        pairs = ((self.signal, self.signal_weight), (self.background, self.background_weight))
+        return float(np.sqrt(sum(_variance_of_mean(*pair) for pair in pairs)))
+
+    def auc(self) -> Estimate:
+        """The area with DeLong's interval, symmetric in the logit so that it stays within (0, 1)."""
+        n_pairs = min(map(n_effective, (self.signal_weight, self.background_weight)))
+        return logit_interval(self.area(), self.error(), n_pairs)
+
+    def __sub__(self, other: Placements) -> Difference:
+        """The difference of two areas, paired: both must be of the same events in the same order."""
+        if len(self.signal) != len(other.signal) or len(self.background) != len(other.background):
+            raise UsageError("scores of different events cannot be compared in pairs")
+        signal, background = self.signal - other.signal, self.background - other.background
+        paired = Placements(signal, background, self.signal_weight, self.background_weight)
+        value, error = paired.area(), paired.error()
+        p_value = float(2 * ndtr(-abs(value) / error)) if error else float(value == 0)
+        return Difference(value, value - N_ERRORS * error, value + N_ERRORS * error, p_value)
+
+
+def _variance_of_mean(values: FloatArray, weights: FloatArray) -> float:
+    mean, n_events = np.average(values, weights=weights), n_effective(weights)
+    bessel = n_events / max(n_events - 1, 1)
+    return float(bessel * (weights**2 * (values - mean) ** 2).sum() / weights.sum() ** 2)

@@ -1,4 +1,4 @@
-"""How well a score tells signal from background: weights honoured, ties exact, an interval on every number."""
+"""Metrics of a score: area under the ROC curve, efficiencies, overlap; weights honored, an interval on every number."""
 
 from __future__ import annotations
 
@@ -8,34 +8,25 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
+from scipy.special import ndtr
 
-from unmask.evaluation.intervals import Estimate, logit_interval, percentile_interval
-from unmask.evaluation.overlap import overlap_area
-from unmask.evaluation.ranked_scores import FloatArray, Placements, RankedScores, n_effective
-from unmask.evaluation.roc import (
-    MIN_BACKGROUND_EVENTS,
-    Roc,
-    RocReplicas,
-    highest_at,
-    lowest_at,
-    max_sic,
-    roc_curve,
-    roc_replicas,
-    significance_improvement,
-)
+from unmask.evaluation.intervals import N_ERRORS, TAILS, logit_interval, percentile_interval
+from unmask.evaluation.roc import RankedScores, Roc, RocReplicas, highest_at, lowest_at, roc_replicas
+from unmask.scores.intervals import CONFIDENCE, MIN_BACKGROUND_EVENTS, Estimate, FloatArray, variance_of_efficiency
 
 #: Where the signal efficiency is measured.
 BACKGROUND_EFFICIENCIES = (1e-2, 1e-3, 1e-4)
 #: Where the background efficiency is measured.
 SIGNAL_EFFICIENCY = 1e-2
+#: Equal bins over the pooled range, in which the overlap of the score histograms is measured.
+OVERLAP_BINS = 100
 #: What stands in the place of a number.
 TOO_FEW, NEGATIVE_WEIGHTS = "too few events", "neg. weights"
 
 
 @dataclass(frozen=True)
 class BestThreshold:
-    """Where the difference of the efficiencies (TPR - FPR) is largest, and what they are there."""
+    """The largest ε_S - ε_B: its threshold, its value and the efficiencies there."""
 
     threshold: Estimate
     difference: Estimate
@@ -45,7 +36,7 @@ class BestThreshold:
 
 @dataclass(frozen=True)
 class MaxImprovement:
-    """The largest eps_S / sqrt(eps_B), and the background efficiency where it is."""
+    """The largest ε_S / √ε_B, and the background efficiency where it is."""
 
     improvement: Estimate
     background_efficiency: float
@@ -53,13 +44,16 @@ class MaxImprovement:
 
 @dataclass(frozen=True)
 class Metrics:
-    """All that is measured of one score; None where the statistics do not support a number.
+    """All metrics of one score; None where the statistics do not support a number.
 
     Attributes
     ----------
-    signal_efficiency : by background efficiency.
-    background_efficiency : at a signal efficiency of 0.01.
-    background_efficiency_limit : what it is below with the same confidence, also where it cannot be measured.
+    signal_efficiency
+        By background efficiency.
+    background_efficiency
+        At a signal efficiency of 0.01.
+    background_efficiency_limit
+        Its upper limit with the same confidence, also where it cannot be measured.
     """
 
     n_signal: int
@@ -75,141 +69,79 @@ class Metrics:
 
     @property
     def why_missing(self) -> str:
-        """Why a number is None, in words."""
+        """Why a number is None."""
         return TOO_FEW if self.best_threshold else NEGATIVE_WEIGHTS
 
 
-def measure(
-    score: npt.NDArray[Any],
-    is_signal: npt.NDArray[np.bool_],
-    weight: npt.NDArray[Any] | None = None,
-    *,
-    confidence: float = 0.95,
-    n_replicas: int = 400,
-    seed: int = 0,
-) -> Metrics:
+def measure(ranked: RankedScores, *, n_replicas: int = 400, seed: int = 0) -> Metrics:
     """Measure everything; with negative weights only the AUC, since efficiencies can then fall with the threshold."""
-    ranked = RankedScores.of(score, is_signal, weight)
-    return measure_ranked(ranked, confidence=confidence, n_replicas=n_replicas, seed=seed)
-
-
-def measure_ranked(ranked: RankedScores, *, confidence: float = 0.95, n_replicas: int = 400, seed: int = 0) -> Metrics:
-    """Measure everything of scores that are sorted already; see :func:`measure`."""
     n_signal = int(np.count_nonzero(ranked.is_signal))
-    auc = _auc(ranked.placements, confidence)
+    auc = ranked.placements.auc()
     counts = (n_signal, len(ranked.is_signal) - n_signal)
     if np.min(ranked.weight) < 0:
-        nothing: dict[float, Estimate | None] = dict.fromkeys(BACKGROUND_EFFICIENCIES)
-        return Metrics(*counts, auc, nothing, None, None, None, None, None, None)
+        return Metrics(*counts, auc, dict.fromkeys(BACKGROUND_EFFICIENCIES), None, None, None, None, None, None)
     roc = Roc.of(ranked)
     replicas = roc_replicas(roc, n_replicas=n_replicas, seed=seed)
-    at_background = _signal_efficiencies(roc, replicas, BACKGROUND_EFFICIENCIES, confidence)
+    efficiencies = signal_efficiencies(roc, replicas, BACKGROUND_EFFICIENCIES)
     return Metrics(
         *counts,
         auc=auc,
-        signal_efficiency=at_background,
-        background_efficiency=_background_efficiency(roc, replicas, SIGNAL_EFFICIENCY, confidence),
-        background_efficiency_limit=_background_efficiency_limit(roc, replicas, SIGNAL_EFFICIENCY, confidence, seed),
-        best_threshold=_best_threshold(roc, replicas, confidence),
-        overlap_area=overlap_area(roc, confidence=confidence),
-        max_significance_improvement=_max_improvement(roc, replicas, confidence),
-        total_improvement=_total_improvement(at_background, replicas, confidence),
+        signal_efficiency=efficiencies,
+        background_efficiency=background_efficiency(roc, replicas, SIGNAL_EFFICIENCY),
+        background_efficiency_limit=_background_efficiency_limit(roc, replicas, SIGNAL_EFFICIENCY, seed),
+        best_threshold=_best_threshold(roc, replicas),
+        overlap_area=overlap_area(roc),
+        max_significance_improvement=_max_improvement(roc, replicas),
+        total_improvement=_total_improvement(efficiencies, replicas),
     )
 
 
 def roc_auc(
-    score: npt.NDArray[Any],
-    is_signal: npt.NDArray[np.bool_],
-    weight: npt.NDArray[Any] | None = None,
-    *,
-    confidence: float = 0.95,
+    score: npt.NDArray[Any], is_signal: npt.NDArray[np.bool_], weight: npt.NDArray[Any] | None = None
 ) -> Estimate:
-    """Area under the ROC curve with DeLong's interval, symmetric in the logit so that it stays within (0, 1).
-
-    The area is the probability that a signal event has a larger score than a background event, ties counting half.
+    """Area under the ROC curve: P(signal score > background score), ties counting half; with DeLong's interval.
 
     >>> roc_auc(np.array([1, 2, 2, 3]), np.array([False, False, True, True])).value
     0.875
     """
-    return _auc(RankedScores.of(score, is_signal, weight).placements, confidence)
+    return RankedScores.of(score, is_signal, weight).placements.auc()
 
 
-def _auc(placed: Placements, confidence: float) -> Estimate:
-    n_pairs = min(map(n_effective, (placed.signal_weight, placed.background_weight)))
-    return logit_interval(placed.mean(), np.sqrt(placed.variance()), confidence, n_pairs)
-
-
-def signal_efficiency_at(
-    score: npt.NDArray[Any],
-    is_signal: npt.NDArray[np.bool_],
-    weight: npt.NDArray[Any] | None = None,
-    *,
-    background_efficiency: float,
-    confidence: float = 0.95,
-    n_replicas: int = 400,
-    seed: int = 0,
-) -> Estimate | None:
-    """Share of signal above the threshold that lets ``background_efficiency`` of the background through.
-
-    Where events are tied at the threshold, both efficiencies are interpolated, as if ties were broken at random. The
-    interval is that of a bootstrap of signal and background. None where fewer than ten background events are above the
-    threshold: the statistics do not support the working point.
-    """
-    roc = roc_curve(score, is_signal, weight)
-    replicas = roc_replicas(roc, n_replicas=n_replicas, seed=seed)
-    return _signal_efficiencies(roc, replicas, [background_efficiency], confidence)[background_efficiency]
-
-
-def background_efficiency_at(
-    score: npt.NDArray[Any],
-    is_signal: npt.NDArray[np.bool_],
-    weight: npt.NDArray[Any] | None = None,
-    *,
-    signal_efficiency: float = SIGNAL_EFFICIENCY,
-    confidence: float = 0.95,
-    n_replicas: int = 400,
-    seed: int = 0,
-) -> Estimate | None:
-    """Share of background above the threshold that lets ``signal_efficiency`` of the signal through, as above."""
-    roc = roc_curve(score, is_signal, weight)
-    replicas = roc_replicas(roc, n_replicas=n_replicas, seed=seed)
-    return _background_efficiency(roc, replicas, signal_efficiency, confidence)
-
-
-def _signal_efficiencies(
-    roc: Roc, replicas: RocReplicas, background_efficiencies: Sequence[float], confidence: float
+def signal_efficiencies(
+    roc: Roc, replicas: RocReplicas, background_efficiencies: Sequence[float]
 ) -> dict[float, Estimate | None]:
-    wanted = np.array(background_efficiencies)
-    values = highest_at(wanted, roc.background_efficiency, roc.signal_efficiency)
-    n_above = wanted**2 / np.interp(wanted, roc.background_efficiency, roc.background_variance)
-    spread = replicas.signal_efficiency_at(wanted)
+    """Signal efficiency at each background efficiency; ties at the threshold are interpolated linearly.
+
+    None where fewer than ten background events are above the threshold: the statistics do not support it.
+    """
+    at = np.array(background_efficiencies)
+    values = highest_at(at, roc.background_efficiency, roc.signal_efficiency)
+    n_above = at**2 / np.interp(at, roc.background_efficiency, roc.background_variance)
+    spread = replicas.signal_efficiency_at(at)
     return {
-        wanted_one: percentile_interval(float(values[i]), spread[:, i], confidence) if _supports(n_above[i]) else None
-        for i, wanted_one in enumerate(background_efficiencies)
+        one: percentile_interval(float(values[i]), spread[:, i]) if _supports(n_above[i]) else None
+        for i, one in enumerate(background_efficiencies)
     }
 
 
-def _background_efficiency(
-    roc: Roc, replicas: RocReplicas, signal_efficiency: float, confidence: float
-) -> Estimate | None:
-    wanted = np.array([signal_efficiency])
-    value = lowest_at(wanted, roc.signal_efficiency, roc.background_efficiency)[0]
+def background_efficiency(roc: Roc, replicas: RocReplicas, signal_efficiency: float) -> Estimate | None:
+    """Background efficiency at a signal efficiency; None if fewer than ten background events pass."""
+    at = np.array([signal_efficiency])
+    value = lowest_at(at, roc.signal_efficiency, roc.background_efficiency)[0]
     variance = np.interp(value, roc.background_efficiency, roc.background_variance)
     if not value or not _supports(value**2 / variance):
         return None
-    return percentile_interval(float(value), replicas.background_efficiency_at(wanted)[:, 0], confidence)
+    return percentile_interval(float(value), replicas.background_efficiency_at(at)[:, 0])
 
 
-def _background_efficiency_limit(
-    roc: Roc, replicas: RocReplicas, signal_efficiency: float, confidence: float, seed: int
-) -> float:
-    found = replicas.background_efficiency_at(signal_efficiency)[:, 0]
+def _background_efficiency_limit(roc: Roc, replicas: RocReplicas, signal_efficiency: float, seed: int) -> float:
+    measured = replicas.background_efficiency_at(signal_efficiency)[:, 0]
     # Background between the last event above the threshold and the threshold: as much as one event, exponentially.
-    unseen = np.random.default_rng(seed).exponential(roc.background_variance[-1], len(found))
-    return float(min(np.quantile(found + unseen, confidence), 1.0))
+    unseen = np.random.default_rng(seed).exponential(roc.background_variance[-1], len(measured))
+    return float(min(np.quantile(measured + unseen, CONFIDENCE), 1.0))
 
 
-def _best_threshold(roc: Roc, replicas: RocReplicas, confidence: float) -> BestThreshold:
+def _best_threshold(roc: Roc, replicas: RocReplicas) -> BestThreshold:
     difference = roc.signal_efficiency - roc.background_efficiency
     best = int(np.argmax(difference[1:])) + 1  # the first point has no threshold
     point = replicas.point[1:]
@@ -217,9 +149,9 @@ def _best_threshold(roc: Roc, replicas: RocReplicas, confidence: float) -> BestT
     at_best = int(np.argmin(np.abs(point - best)))
     # The threshold could be any whose difference is not significantly smaller than the largest.
     error = np.std(spread[:, [at_best]] - spread, axis=0)
-    is_as_good = difference[best] - difference[point] <= ndtri((1 + confidence) / 2) * error
+    is_as_good = difference[best] - difference[point] <= N_ERRORS * error
     as_good = roc.threshold[[best, *point[is_as_good]]]
-    low, high = _range_of_maximum(difference[point], spread - difference[point], confidence)
+    low, high = _range_of_maximum(difference[point], spread - difference[point])
     value = float(difference[best])
     return BestThreshold(
         Estimate(float(roc.threshold[best]), float(as_good.min()), float(as_good.max())),
@@ -229,48 +161,88 @@ def _best_threshold(roc: Roc, replicas: RocReplicas, confidence: float) -> BestT
     )
 
 
-def _max_improvement(roc: Roc, replicas: RocReplicas, confidence: float) -> MaxImprovement | None:
-    found = max_sic(roc)
-    if found is None:
+def _max_improvement(roc: Roc, replicas: RocReplicas) -> MaxImprovement | None:
+    best = roc.best_improvement
+    if best is None:
         return None
-    value, where = found
-    improvement = significance_improvement(roc)[replicas.point]
+    improvement = roc.significance_improvement
+    value, at = float(improvement[best]), float(roc.background_efficiency[best])
+    improvement = improvement[replicas.point]
     chosen = improvement > 0  # nor NaN
     if not chosen.any():
-        return MaxImprovement(Estimate(value, 0.0, value), where)
+        return MaxImprovement(Estimate(value, 0.0, value), at)
     curve = np.log(improvement[chosen])
     spread = np.log(replicas.signal_efficiency[:, chosen] / np.sqrt(replicas.background_efficiency[:, chosen]))
-    low, high = np.exp(_range_of_maximum(curve, spread - curve, confidence))
-    return MaxImprovement(Estimate(value, float(min(low, value)), float(max(high, value))), where)
+    low, high = np.exp(_range_of_maximum(curve, spread - curve))
+    return MaxImprovement(Estimate(value, float(min(low, value)), float(max(high, value))), at)
 
 
-def _range_of_maximum(curve: FloatArray, deviation: FloatArray, confidence: float) -> tuple[float, float]:
+def _range_of_maximum(curve: FloatArray, deviation: FloatArray) -> tuple[float, float]:
     """Interval of the maximum of a curve, from deviations (n_replicas, n_points) of the curve.
 
     A plain bootstrap of the maximum would repeat its bias: the largest of many numbers is one that fluctuated upwards.
     So the low end is the best of a lower band that holds for the whole curve, and the high end is the best of the
     intervals at each point, one of which is where the true maximum lies: conservative.
     """
-    likely = (1 + confidence) / 2
     error = deviation.std(axis=0) + np.finfo(np.float64).eps
-    band = np.quantile((deviation / error).max(axis=1), likely)
-    return float((curve - band * error).max()), float((curve + np.quantile(deviation, likely, axis=0)).max())
+    band = np.quantile((deviation / error).max(axis=1), TAILS[1])
+    return float((curve - band * error).max()), float((curve + np.quantile(deviation, TAILS[1], axis=0)).max())
 
 
-def _total_improvement(
-    efficiencies: dict[float, Estimate | None], replicas: RocReplicas, confidence: float
-) -> Estimate | None:
-    """The largest eps_S / sqrt(eps_B) at the supported ones of the three working points (arXiv:2105.14027)."""
-    supported = {wanted: found for wanted, found in efficiencies.items() if found is not None}
+def _total_improvement(efficiencies: dict[float, Estimate | None], replicas: RocReplicas) -> Estimate | None:
+    """The largest ε_S / √ε_B at the supported ones of the three working points (arXiv:2105.14027)."""
+    supported = {at: one for at, one in efficiencies.items() if one is not None}
     if not supported:
         return None
     points = np.array(list(supported))
-    value = max(found.value / np.sqrt(wanted) for wanted, found in supported.items())
+    value = max(one.value / np.sqrt(at) for at, one in supported.items())
     spread = replicas.signal_efficiency_at(points) / np.sqrt(points)
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(spread, [tail / len(points), 1 - tail], axis=0).max(axis=1)
+    low, high = np.quantile(spread, [TAILS[0] / len(points), TAILS[1]], axis=0).max(axis=1)
     return Estimate(float(value), float(min(low, value)), float(max(high, value)))
 
 
 def _supports(n_above: float) -> bool:
     return bool(n_above > MIN_BACKGROUND_EVENTS * (1 - 1e-9))  # whole numbers may come out a rounding below
+
+
+def score_bins(roc: Roc) -> tuple[FloatArray, npt.NDArray[np.intp]]:
+    """Edges of equal bins over the range of all scores, and the point of the curve at each: what is above it."""
+    rising = roc.threshold[:0:-1]
+    edges = np.histogram_bin_edges(rising, OVERLAP_BINS)
+    point = len(rising) - np.searchsorted(rising, edges)
+    point[-1] = 0  # the largest score is in the last bin
+    return edges, point
+
+
+def overlap_area(roc: Roc) -> Estimate:
+    """Common area of the normalized histograms of signal and background, in 100 equal bins of the pooled range.
+
+    It is the fraction of signal in bins where background is denser, plus that of background in all others; the interval
+    is that of these two fractions. Fluctuations make the smaller of two bins smaller, so that the area comes out too
+    small where there are few events in a bin; the high end of the interval makes up for that.
+    """
+    _, point = score_bins(roc)
+    signal, background, square_s, square_b = (
+        -np.diff(above[point])
+        for above in (roc.signal_efficiency, roc.background_efficiency, roc.signal_variance, roc.background_variance)
+    )
+    is_less = signal < background
+    area = float(np.minimum(signal, background).sum())
+    variance = variance_of_efficiency(signal[is_less].sum(), square_s[is_less].sum(), square_s.sum())
+    variance += variance_of_efficiency(background[~is_less].sum(), square_b[~is_less].sum(), square_b.sum())
+    error, n_least = float(np.sqrt(variance)), 1 / max(roc.signal_variance[-1], roc.background_variance[-1])
+    largest = min(area + _shortfall(signal - background, square_s + square_b), 1.0)
+    high = logit_interval(largest, error, n_least).high
+    return Estimate(area, logit_interval(area, error, n_least).low, high)
+
+
+def _shortfall(difference: FloatArray, variance: FloatArray) -> float:
+    """By how much the smaller of two bins, summed over bins, can be expected to be too small.
+
+    Gaussian bins with the observed difference would fall short by the expression below. What was observed has
+    fluctuated already: for bins that are truly equal the shortfall is on average 1 / (sqrt(2) - 1) times that.
+    """
+    error = np.sqrt(variance[variance > 0])
+    size = np.abs(difference[variance > 0])
+    shortfall = error * np.exp(-((size / error) ** 2) / 2) / np.sqrt(2 * np.pi) - size * ndtr(-size / error)
+    return float(shortfall.sum() / (np.sqrt(2) - 1))

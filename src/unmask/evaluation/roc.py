@@ -1,31 +1,113 @@
-"""The ROC curve of weighted events, ties exact, and what it could have been: replicas of it for bands and intervals."""
+"""ROC curves of weighted events, ties exact, and replicas of them for bands and intervals."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from unmask.errors import BadDataError
-from unmask.evaluation.ranked_scores import FloatArray, RankedScores
+from unmask.errors import BadDataError, UsageError
+from unmask.evaluation.intervals import Placements
+from unmask.scores.intervals import MIN_BACKGROUND_EVENTS, FloatArray, check_finite
 
-#: Fewer background events above a threshold than this do not support a working point.
-MIN_BACKGROUND_EVENTS = 10
-#: Replicas follow the curve at every event at first, then at steps of this share of the events above.
+#: Replicas follow the curve at every event at first, then at steps of this fraction of the events above.
 _STEP = 0.02
 
 
 @dataclass(frozen=True, eq=False)
-class Roc:
-    """Shares of background and signal with a score of at least each threshold, one point a distinct score.
+class RankedScores:
+    """Scores of signal and background, sorted once for all metrics of them, or of some of the events.
 
     Attributes
     ----------
-    background_efficiency, signal_efficiency : (n_points,), rising from 0 to 1.
-    threshold : (n_points,), falling; the first is infinite: nothing is above it.
-    background_variance, signal_variance : (n_points,)
+    value
+        Distinct scores (n_values,), rising.
+    place
+        Index of the value of each event (n_events,).
+    is_signal, weight
+        (n_events,).
+    """
+
+    value: FloatArray
+    place: npt.NDArray[np.intp]
+    is_signal: npt.NDArray[np.bool_]
+    weight: FloatArray
+
+    @classmethod
+    def of(
+        cls, score: npt.NDArray[Any], is_signal: npt.NDArray[np.bool_], weight: npt.NDArray[Any] | None = None
+    ) -> RankedScores:
+        """Sort scores, after checking them; see :func:`check_scores`."""
+        score, is_signal, weight = check_scores(score, is_signal, weight)
+        value, place = np.unique(score, return_inverse=True)
+        return cls(value, place, is_signal, weight)
+
+    def __getitem__(self, chosen: npt.NDArray[Any]) -> RankedScores:
+        """Some of the events, without sorting them again."""
+        place = self.place[chosen]
+        is_taken = np.bincount(place, minlength=len(self.value)) > 0
+        place = (np.cumsum(is_taken) - 1)[place]
+        return RankedScores(self.value[is_taken], place, self.is_signal[chosen], self.weight[chosen])
+
+    @cached_property
+    def placements(self) -> Placements:
+        """What the area under the ROC curve and its variance are made of; ties count half."""
+        of_signal, of_background = (
+            (self.place[which], self.weight[which]) for which in (self.is_signal, ~self.is_signal)
+        )
+
+        def below(which: npt.NDArray[np.intp], others: npt.NDArray[np.intp], weights: FloatArray) -> FloatArray:
+            cumulated = np.concatenate([[0.0], np.cumsum(np.bincount(others, weights, len(self.value)))])
+            return np.asarray((cumulated[which] + cumulated[which + 1]) / 2 / cumulated[-1])
+
+        return Placements(
+            below(of_signal[0], *of_background),
+            1 - below(of_background[0], *of_signal),
+            of_signal[1],
+            of_background[1],
+        )
+
+
+def check_scores(
+    score: npt.NDArray[Any], is_signal: npt.NDArray[np.bool_], weight: npt.NDArray[Any] | None
+) -> tuple[FloatArray, npt.NDArray[np.bool_], FloatArray]:
+    """Give scores, labels and weights as arrays.
+
+    Raises
+    ------
+    BadDataError
+        If scores or weights are not finite, or the weights of a class do not add up to a positive number.
+    UsageError
+        If all events are of one class.
+    """
+    score, is_signal = np.asarray(score, np.float64), np.asarray(is_signal, np.bool_)
+    weight = np.ones(len(score)) if weight is None else np.asarray(weight, np.float64)
+    if not len(score) == len(is_signal) == len(weight):
+        raise UsageError(f"{len(score)} scores, {len(is_signal)} labels and {len(weight)} weights do not go together")
+    check_finite(score)
+    check_finite(weight, "weights")
+    if is_signal.all() or not is_signal.any():
+        raise UsageError("signal and background events are both needed; all events are of one class")
+    for name, chosen in (("signal", is_signal), ("background", ~is_signal)):
+        if weight[chosen].sum() <= 0:
+            raise BadDataError(f"the weights of the {name} events do not add up to a positive number")
+    return score, is_signal, weight
+
+
+@dataclass(frozen=True, eq=False)
+class Roc:
+    """Background and signal efficiency at each distinct score.
+
+    Attributes
+    ----------
+    background_efficiency, signal_efficiency
+        (n_points,), rising from 0 to 1.
+    threshold
+        (n_points,), falling; the first is infinite: nothing is above it.
+    background_variance, signal_variance
         Sums of the squared weights above the threshold, of weights that add up to 1: 1/n for n equal weights.
     """
 
@@ -66,6 +148,20 @@ class Roc:
         """Where enough background is above the threshold (in numbers of events, up to rounding)."""
         return np.asarray(self.n_background_above > MIN_BACKGROUND_EVENTS * (1 - 1e-9))
 
+    @property
+    def significance_improvement(self) -> FloatArray:
+        """ε_S / √ε_B at each point; NaN where fewer than ten background events (effective) are above."""
+        improvement = np.full(len(self.threshold), np.nan)
+        chosen = self.is_supported
+        improvement[chosen] = self.signal_efficiency[chosen] / np.sqrt(self.background_efficiency[chosen])
+        return improvement
+
+    @property
+    def best_improvement(self) -> int | None:
+        """Point of the largest significance improvement; None where none is supported."""
+        improvement = self.significance_improvement
+        return None if np.isnan(improvement).all() else int(np.nanargmax(improvement))
+
 
 def roc_curve(score: npt.NDArray[Any], is_signal: npt.NDArray[np.bool_], weight: npt.NDArray[Any] | None = None) -> Roc:
     """Efficiencies at all thresholds; between two points the curve is straight, as if ties were broken at random.
@@ -90,8 +186,10 @@ class RocReplicas:
 
     Attributes
     ----------
-    point : (n_points,), which points of the curve these are: not all of them where the curve is dense.
-    background_efficiency, signal_efficiency : (n_replicas, n_points).
+    point
+        Indices of points of the curve (n_points,): not all of them where the curve is dense.
+    background_efficiency, signal_efficiency
+        (n_replicas, n_points).
     """
 
     point: npt.NDArray[np.intp]
@@ -100,25 +198,25 @@ class RocReplicas:
 
     def signal_efficiency_at(self, background_efficiency: npt.ArrayLike) -> FloatArray:
         """Each replica at given background efficiencies: (n_replicas, n_given)."""
-        wanted = np.atleast_1d(np.asarray(background_efficiency, np.float64))
+        at = np.atleast_1d(np.asarray(background_efficiency, np.float64))
         pairs = zip(self.background_efficiency, self.signal_efficiency, strict=True)
-        return np.stack([highest_at(wanted, x, y) for x, y in pairs])
+        return np.stack([highest_at(at, x, y) for x, y in pairs])
 
     def background_efficiency_at(self, signal_efficiency: npt.ArrayLike) -> FloatArray:
         """Each replica at given signal efficiencies: (n_replicas, n_given)."""
-        wanted = np.atleast_1d(np.asarray(signal_efficiency, np.float64))
+        at = np.atleast_1d(np.asarray(signal_efficiency, np.float64))
         pairs = zip(self.signal_efficiency, self.background_efficiency, strict=True)
-        return np.stack([lowest_at(wanted, x, y) for x, y in pairs])
+        return np.stack([lowest_at(at, x, y) for x, y in pairs])
 
 
-def highest_at(wanted: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-    """The highest y of a rising curve at each wanted x, straight between its points."""
-    return np.interp(wanted, x, y)
+def highest_at(at: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    """The highest y of a rising curve at each given x, straight between its points."""
+    return np.interp(at, x, y)
 
 
-def lowest_at(wanted: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-    """The lowest y of a rising curve at each wanted x, straight between its points."""
-    return np.interp(-wanted, -x[::-1], y[::-1])  # of points with the same x, interp takes the last
+def lowest_at(at: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    """The lowest y of a rising curve at each given x, straight between its points."""
+    return np.interp(-at, -x[::-1], y[::-1])  # of points with the same x, interp takes the last
 
 
 def roc_replicas(roc: Roc, *, n_replicas: int = 400, seed: int = 0) -> RocReplicas:
@@ -148,38 +246,6 @@ def roc_replicas(roc: Roc, *, n_replicas: int = 400, seed: int = 0) -> RocReplic
 
 def _steps(efficiency: FloatArray) -> npt.NDArray[np.intp]:
     """Points of the curve: all at small efficiencies, then growing by a few per cent; first and last among them."""
-    wanted = np.geomspace(1e-7, 1, int(np.log(1e7) / _STEP) + 1)
-    found = np.searchsorted(efficiency, wanted)
-    return np.unique(np.concatenate([[0], np.minimum(found, len(efficiency) - 1), [len(efficiency) - 1]]))
-
-
-def roc_band(
-    roc: Roc,
-    *,
-    background_efficiency: npt.NDArray[np.float64],
-    confidence: float = 0.95,
-    n_replicas: int = 200,
-    seed: int = 0,
-) -> tuple[FloatArray, FloatArray]:
-    """Lower and upper end of the interval of the signal efficiency, at each of the given background efficiencies."""
-    replicas = roc_replicas(roc, n_replicas=n_replicas, seed=seed)
-    ends = [(1 - confidence) / 2, (1 + confidence) / 2]
-    low, high = np.quantile(replicas.signal_efficiency_at(background_efficiency), ends, axis=0)
-    return low, high
-
-
-def significance_improvement(roc: Roc) -> FloatArray:
-    """eps_S / sqrt(eps_B) at each point; NaN where fewer than ten background events (effective) are above."""
-    improvement = np.full(len(roc.threshold), np.nan)
-    chosen = roc.is_supported
-    improvement[chosen] = roc.signal_efficiency[chosen] / np.sqrt(roc.background_efficiency[chosen])
-    return improvement
-
-
-def max_sic(roc: Roc) -> tuple[float, float] | None:
-    """Largest significance improvement and the background efficiency where it is; None where no point is supported."""
-    improvement = significance_improvement(roc)
-    if np.isnan(improvement).all():
-        return None
-    best = int(np.nanargmax(improvement))
-    return float(improvement[best]), float(roc.background_efficiency[best])
+    steps = np.geomspace(1e-7, 1, int(np.log(1e7) / _STEP) + 1)
+    points = np.searchsorted(efficiency, steps)
+    return np.unique(np.concatenate([[0], np.minimum(points, len(efficiency) - 1), [len(efficiency) - 1]]))

@@ -1,4 +1,4 @@
-"""The explained events of a report, as the page shows them: rows of a list, and the data that the script draws."""
+"""Explained events of a report: rows of a list, and the data that the page's script draws."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from unmask.events.event_set import BACKGROUND, LABEL_NAMES
 from unmask.report.runs import Run
 from unmask.scores.explanations import ExplainedEvent
 from unmask.scores.p_values import p_values
-from unmask.scores.score_table import Scores
 
 #: Events of each detector that the page holds, which keeps it small.
 MAX_EVENTS = 200
 
 
 @dataclass(frozen=True)
-class Row:
+class EventRow:
     """An event in the list."""
 
     rank: int
@@ -27,7 +26,7 @@ class Row:
     label: str
     score: str
     p_value: str
-    most_surprising: str
+    largest: str
 
 
 @dataclass(frozen=True)
@@ -38,9 +37,7 @@ class EventList:
     name: str
     n_scored: int
     n_explained: int
-    rows: list[Row]
-    processes: list[str]
-    labels: list[str]
+    rows: list[EventRow]
     has_p_values: bool
 
 
@@ -48,23 +45,11 @@ def event_lists(runs: Sequence[Run]) -> list[EventList]:
     """The lists of all runs that have explanations."""
     lists: list[EventList] = []
     for run in runs:
-        if run.explanations is None:
-            continue
-        shown = run.explanations.events[:MAX_EVENTS]
-        shares = _p_values(run.scores, [event.score for event in shown])
-        rows = [_row(event, p_value) for event, p_value in zip(shown, shares, strict=True)]
-        lists.append(
-            EventList(
-                number=len(lists),
-                name=run.name,
-                n_scored=run.explanations.n_scored,
-                n_explained=len(run.explanations.events),
-                rows=rows,
-                processes=sorted({row.process for row in rows}),
-                labels=sorted({row.label for row in rows}),
-                has_p_values=any(row.p_value for row in rows),
-            )
-        )
+        if run.explanations is not None:
+            shown = run.explanations.events[:MAX_EVENTS]
+            rows = [_row(event, p_value) for event, p_value in zip(shown, _p_values(run, shown), strict=True)]
+            n_scored, n_explained = run.explanations.n_scored, len(run.explanations.events)
+            lists.append(EventList(len(lists), run.name, n_scored, n_explained, rows, any(row.p_value for row in rows)))
     return lists
 
 
@@ -85,6 +70,10 @@ def browser_data(runs: Sequence[Run]) -> Json:
 
 def _compact(event: ExplainedEvent, text: Callable[[str], int]) -> Json:
     """An event with its objects, tokens and terms as plain arrays, in the order that the script takes apart."""
+
+    def short(probability: float) -> float:
+        return float(f"{probability:.3g}")
+
     return {
         "rank": event.rank,
         "score": event.score,
@@ -94,51 +83,43 @@ def _compact(event: ExplainedEvent, text: Callable[[str], int]) -> Json:
         "process": event.process,
         "label": LABEL_NAMES.get(event.label, str(event.label)),
         "weight": event.weight,
-        "met": [event.met_mev, event.met_phi, event.met_surprise],
-        "objects": [[o.symbol, o.name, o.pt_mev, o.eta, o.phi, o.energy_mev, o.surprise] for o in event.objects],
+        "met": [event.met_mev, event.met_phi, event.met_contribution],
+        "objects": [[o.symbol, o.name, o.pt_mev, o.eta, o.phi, o.energy_mev, o.contribution] for o in event.objects],
         "tokens": [
             [
-                *(text(token.name), text(token.text), token.surprise, _few_digits(token.probability)),
-                *(text(token.found.text), _few_digits(token.found.probability)),
-                [[text(guess.text), _few_digits(guess.probability)] for guess in token.expected],
+                *(text(token.name), text(token.text), token.token_loss, short(token.probability)),
+                *(text(token.observed.text), short(token.observed.probability)),
+                [[text(guess.text), short(guess.probability)] for guess in token.expected],
                 token.object,
             ]
             for token in event.tokens
         ],
-        "terms": [[term.name, term.text, term.value, term.surprise] for term in event.terms],
+        "terms": [[term.name, term.text, term.value, term.contribution] for term in event.terms],
     }
 
 
-def _few_digits(probability: float) -> float:
-    return float(f"{probability:.3g}")
-
-
-def _p_values(scores: Scores, values: list[float]) -> list[str]:
-    """P(such a score or a higher one) in the labelled background; nothing where there is none."""
-    is_background = scores.label == BACKGROUND
-    weight = scores.weight[is_background]
+def _p_values(run: Run, events: Sequence[ExplainedEvent]) -> list[str]:
+    """P-values in the labelled background of the same scores, as text; empty where there is none."""
+    is_background = run.scores.label == BACKGROUND
+    weight = run.scores.weight[is_background]
     if not len(weight) or (weight < 0).any():
-        return [""] * len(values)
-    return [*map(_share, p_values(scores.score[is_background], np.array(values), weight))]
+        return [""] * len(events)
+    values = p_values(run.scores.score[is_background], np.array([event.score for event in events]), weight)
+    return [f"{p:.2f}" if p >= 0.1 else f"{p:.1e}".replace("e-0", "e-").replace("-", "\u2212") for p in values]
 
 
-def _share(share: float) -> str:
-    """A probability in few characters, also a small one."""
-    return f"{share:.2f}" if share >= 0.1 else f"{share:.1e}".replace("e-0", "e-").replace("-", "\u2212")
-
-
-def _row(event: ExplainedEvent, p_value: str) -> Row:
-    surprises = [(o.surprise, f"{o.name}, {o.pt_mev / 1e3:.0f} GeV") for o in event.objects if o.surprise is not None]
-    if event.met_surprise is not None:
-        surprises.append((event.met_surprise, f"MET, {event.met_mev / 1e3:.0f} GeV"))
-    if not surprises:  # a detector that explains by terms alone
-        surprises = [(term.surprise, term.name) for term in event.terms]
-    surprise, what = max(surprises, key=lambda one: one[0], default=(0.0, ""))
-    return Row(
+def _row(event: ExplainedEvent, p_value: str) -> EventRow:
+    parts = [(o.contribution, f"{o.name}, {o.pt_mev / 1e3:.0f} GeV") for o in event.objects]
+    parts.append((event.met_contribution, f"MET, {event.met_mev / 1e3:.0f} GeV"))
+    known = [(value, name) for value, name in parts if value is not None]
+    # A detector may explain by terms alone.
+    known = known or [(term.contribution, term.name) for term in event.terms]
+    value, name = max(known, key=lambda part: part[0], default=(0.0, ""))
+    return EventRow(
         rank=event.rank,
         process=event.process,
         label=LABEL_NAMES.get(event.label, str(event.label)),
         score=f"{event.score:.3f}",
         p_value=p_value,
-        most_surprising=f"{what} ({surprise:.1f})" if what else "",
+        largest=f"{name} ({value:.1f})" if name else "",
     )

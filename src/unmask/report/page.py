@@ -1,26 +1,64 @@
-"""The report of one or more runs: a single HTML file, which needs no network, and no script for numbers and figures."""
+"""The report on scores: one HTML file, which needs no network, and no script for numbers and figures."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
-from unmask.artifacts import Json, atomic_path, provenance
-from unmask.errors import UsageError, require
-from unmask.evaluation.evaluate import Evaluation
-from unmask.report.event_list import browser_data, event_lists
-from unmask.report.measurements import Figure, Row, Table, measure
-from unmask.report.runs import Run, read_runs
-from unmask.report.style import Style
+import numpy as np
 
-__all__ = ["Figure", "Row", "Table", "render_report", "write_report"]
+from unmask.artifacts import Json, atomic_path, provenance
+from unmask.errors import BadDataError, UsageError, require
+from unmask.evaluation.evaluate import Evaluation, evaluate, notes_on
+from unmask.evaluation.table import Row, Table
+from unmask.events.event_set import BACKGROUND, LABEL_NAMES, SIGNAL, UNKNOWN
+from unmask.report.event_list import browser_data, event_lists
+from unmask.report.runs import Run, read_runs
+from unmask.report.score_figures import drawable, score_figures_svg
+from unmask.report.style import Style, new_figure
+from unmask.scores.score_table import Scores
+
+#: In points (of 1/72 inch): figures with one panel are narrower.
+_WIDE = 500
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure as an SVG element."""
+
+    title: str
+    svg: str
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it has panels side by side, and so needs the width of the page."""
+        box = re.search(r'viewBox="\S+ \S+ (\S+) (\S+)"', self.svg)
+        if box is None:
+            return False
+        width, height = float(box[1]), float(box[2])
+        return width > min(_WIDE, 1.6 * height)  # a long legend makes it high, but no narrower
+
+
+@dataclass
+class Content:
+    """Tables, figures and what the reader must be told besides.
+
+    Without ``warnings`` numbers would be misread, or missed; ``notes`` are remarks.
+    """
+
+    tables: list[Table] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def write_report(
-    runs: Iterable[str | Path],
+    scores: Iterable[str | Path] | Mapping[str, Scores],
     out: str | Path,
     *,
     title: str = "Anomaly report",
@@ -30,11 +68,20 @@ def write_report(
     style: Style = "plain",
     evaluation: Evaluation | None = None,
 ) -> list[Run]:
-    """Write the report on scores files, or on folders of them, to the HTML file ``out`` and return what was read.
+    """Write a report to the HTML file ``out`` and return what was read for it.
 
-    Further ``notes`` and ``tables`` stand before those that are measured, ``figures`` after them; ``style`` is that of
-    the others. Notes follow the first table, warnings precede it. The ``evaluation`` of the scores with signal and
-    background is made if it is not given.
+    Parameters
+    ----------
+    scores
+        Scores files, or folders of them, with the explanations beside them; or scores by the names of detectors.
+    notes, tables
+        Further ones, before those that are measured. Notes follow the first table, warnings precede it.
+    figures
+        Further ones, after those of the scores.
+    style
+        Style of the figures of scores.
+    evaluation
+        Of the scores with signal and background; by default it is made.
 
     Raises
     ------
@@ -46,26 +93,17 @@ def write_report(
     out = Path(out)
     if out.suffix not in (".html", ".htm"):
         raise UsageError(f"{out}: the file to write must end in .html")
-    read = read_runs(runs)
-    page = render_report(
-        read, title=title, notes=notes, tables=tables, figures=figures, style=style, evaluation=evaluation
-    )
+    runs = read_runs(scores)
+    content = _measured({run.name: run.scores for run in runs}, style, evaluation)
+    content.notes[:0] = notes
+    content.tables[:0] = tables
+    content.figures += figures
     with atomic_path(out) as scratch:
-        scratch.write_text(page, encoding="utf-8")
-    return read
+        scratch.write_text(_render(runs, content, title), encoding="utf-8")
+    return runs
 
 
-def render_report(
-    runs: list[Run],
-    *,
-    title: str = "Anomaly report",
-    notes: Sequence[str] = (),
-    tables: Sequence[Table] = (),
-    figures: Sequence[Figure] = (),
-    style: Style = "plain",
-    evaluation: Evaluation | None = None,
-) -> str:
-    """Give the report as the text of an HTML page; see :func:`write_report`."""
+def _render(runs: list[Run], content: Content, title: str) -> str:
     require("jinja2", "plot")
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -80,10 +118,6 @@ def render_report(
     templates = files("unmask.report") / "templates"
     rules, script = ((templates / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     made_by = provenance()
-    measured = measure({run.name: run.scores for run in runs}, style=style, evaluation=evaluation)
-    measured.notes[:0] = notes
-    measured.tables[:0] = tables
-    measured.figures += figures
     return environment.get_template("report.html").render(
         title=title,
         style=rules,
@@ -93,8 +127,8 @@ def render_report(
         scored=[(run.name, len(run.scores)) for run in runs],
         created=made_by["created"],
         version=made_by["packages"]["unmask"],
-        runs=[(run.name, list(_facts(_settings(run)))) for run in runs],
-        measured=measured,
+        runs=[(run.name, list(_flat(_settings(run)))) for run in runs],
+        content=content,
         lists=event_lists(runs),
         data=browser_data(runs),
     )
@@ -107,15 +141,85 @@ def _settings(run: Run) -> dict[str, Json]:
     return {"detector": kind, **detector, "scores": run.path.name, **run.provenance, "fitted on": fitted_on}
 
 
-def _facts(value: Json, name: str = "") -> Iterator[tuple[str, str]]:
+def _flat(value: Json, name: str = "") -> Iterator[tuple[str, str]]:
     """Nested settings as rows of a table.
 
-    >>> list(_facts({"training": {"seed": 1}, "inputs": ["a", "b"]}))
+    >>> list(_flat({"training": {"seed": 1}, "inputs": ["a", "b"]}))
     [('training seed', '1'), ('inputs 1', 'a'), ('inputs 2', 'b')]
     """
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value, start=1)
         for key, part in items:
-            yield from _facts(part, f"{name} {key}".strip())
+            yield from _flat(part, f"{name} {key}".strip())
     elif value is not None:
         yield name, str(value)
+
+
+def _measured(scores: Mapping[str, Scores], style: Style, evaluation: Evaluation | None) -> Content:
+    """Measure scores against their labels where there are signal and background, else by their distributions."""
+    content = Content()
+    labelled = {}
+    without: dict[str, list[str]] = {}
+    for number, (name, one) in enumerate(scores.items(), start=1):
+        missing = [label for label in (SIGNAL, BACKGROUND) if not (one.label == label).any()]
+        if missing:
+            why = "have a label" if len(missing) == 2 else f"are labelled {LABEL_NAMES[missing[0]]}"
+            without.setdefault(f"no events {why}", []).append(name)
+        else:
+            is_known = one.label != UNKNOWN
+            labelled[name] = one if is_known.all() else one[is_known]
+            if not is_known.all():
+                content.warnings.append(
+                    f"{name}: {np.count_nonzero(~is_known):,} of {len(one):,} events have no label; "
+                    "metrics leave them out"
+                )
+        if missing or (one.weight < 0).any():  # no efficiencies
+            title = f"Scores of {name}"
+            content.figures.append(Figure(title, _histogram_svg(one, title, f"distribution-{number}", style)))
+    content.warnings += [f"no metrics of {', '.join(names)}: {why}" for why, names in without.items()]
+    known = notes_on({**scores, **labelled})
+    content.warnings += known
+    for each in [evaluation] if evaluation else _evaluations(labelled, content.warnings):
+        content.notes += [note for note in each.notes if note not in known]
+        content.tables += each.tables()
+    drawn = drawable(labelled)
+    if drawn:
+        content.figures += [Figure(title, svg) for title, svg in score_figures_svg(drawn, style=style).items()]
+    content.tables.append(_events_table(scores))
+    return content
+
+
+def _evaluations(labelled: Mapping[str, Scores], warnings: list[str]) -> list[Evaluation]:
+    """One evaluation of all, paired; or, if they are not of the same events, one of each and a note of why."""
+    if not labelled:
+        return []
+    try:
+        return [evaluate(labelled)]
+    except BadDataError as error:
+        if len(labelled) == 1:
+            raise
+        warnings.append(f"measured one by one, not compared: {error}")
+        return [evaluate({name: one}) for name, one in labelled.items()]
+
+
+def _histogram_svg(scores: Scores, title: str, identity: str, style: Style) -> str:
+    """The weighted distribution of scores of which no efficiencies are known."""
+    with new_figure(1, 1, (5.5, 4), style=style) as (drawing, axes):
+        axis = axes[0, 0]
+        axis.hist(scores.score, bins=100, weights=scores.weight, histtype="stepfilled", color="0.6")
+        axis.set(xlabel="anomaly score", ylabel="sum of weights")
+        if (scores.weight >= 0).all():
+            axis.set_yscale("log")
+    return drawing.svg(identity, title)
+
+
+def _events_table(scores: Mapping[str, Scores]) -> Table:
+    """Events of each label, and quantiles of their scores."""
+    labels = [label for label in LABEL_NAMES if any((one.label == label).any() for one in scores.values())]
+    rows = []
+    for name, one in scores.items():
+        numbers = [len(one), *(int(np.count_nonzero(one.label == label)) for label in labels)]
+        texts = [f"{number:,}" for number in numbers] + [f"{at:.4g}" for at in np.quantile(one.score, [0, 0.5, 1])]
+        rows.append(Row(name, tuple(texts)))
+    columns = ("events", *(LABEL_NAMES[label] for label in labels), "lowest score", "median", "highest")
+    return Table("Events", columns, tuple(rows))

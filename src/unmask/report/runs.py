@@ -1,12 +1,12 @@
-"""What a report is made from: scores files, where they came from, and the explanations beside them."""
+"""Inputs of a report: scores with their provenance, metadata of the detector and explanations."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 from unmask.artifacts import MANIFEST, Json, sha256_of_file
 from unmask.errors import BadDataError, UsageError
 from unmask.scores.explanations import Explanations, explained_path, read_explanations
-from unmask.scores.score_table import SCORES_TABLE, Scores, read_scores
-from unmask.tables import METADATA_KEY, open_table, parts_in, table_files
+from unmask.scores.intervals import check_finite
+from unmask.scores.score_table import SCORES_TABLE, Scores, origin_of_file, read_scores
+from unmask.tables import METADATA_KEY, parts_in, table_files
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,12 @@ class Run:
     name: str
     path: Path
     scores: Scores
-    provenance: dict[str, Json]
-    detector: dict[str, Json]
-    explanations: Explanations | None
+    provenance: dict[str, Json] = field(default_factory=dict)
+    detector: dict[str, Json] = field(default_factory=dict)
+    explanations: Explanations | None = None
 
 
-def read_runs(paths: Iterable[str | Path]) -> list[Run]:
+def read_runs(scores: Iterable[str | Path] | Mapping[str, Scores]) -> list[Run]:
     """Read scores files, and all scores files in folders (of a study: in its ``scores``), with their explanations.
 
     Raises
@@ -45,14 +46,18 @@ def read_runs(paths: Iterable[str | Path]) -> list[Run]:
     BadDataError
         If scores are not finite, or explanations are not of the scores beside them.
     """
-    files = [file for path in paths for file in _scores_files(Path(path))]
-    if not files:
+    if isinstance(scores, Mapping):
+        runs = [Run(name, Path(name), one) for name, one in scores.items()]
+    else:
+        paths = [scores] if isinstance(scores, str | Path) else scores
+        files = [file for path in paths for file in _scores_files(Path(path))]
+        repeated = [file for file, n in Counter(file.resolve() for file in files).items() if n > 1]
+        if repeated:
+            raise UsageError(f"{repeated[0]} is given twice")
+        runs = [_read_run(file, name) for file, name in zip(files, _names(files), strict=True)]
+    if not runs:
         raise UsageError("no scores to report on; give scores files, or folders that hold some")
-    resolved = Counter(file.resolve() for file in files)
-    repeated = [str(file) for file in resolved if resolved[file] > 1]
-    if repeated:
-        raise UsageError(f"{repeated[0]} is given twice")
-    return [_read_run(file, name) for file, name in zip(files, _names(files), strict=True)]
+    return runs
 
 
 def _scores_files(path: Path) -> list[Path]:
@@ -60,19 +65,19 @@ def _scores_files(path: Path) -> list[Path]:
         return [path]
     if (path / "scores").is_dir():
         return _scores_files(path / "scores")
-    found = [file for file in sorted(path.glob("*.parquet")) if _holds_scores(file)]
-    if not found:
+    files = [file for file in sorted(path.glob("*.parquet")) if _holds_scores(file)]
+    if not files:
         raise UsageError(f"{path}: holds no scores files (*.parquet)")
-    return found
+    return files
 
 
 def _holds_scores(file: Path) -> bool:
     """Whether a Parquet file is one of scores; a damaged one counts, so that reading it says what is wrong."""
     try:
-        facts = json.loads((pq.read_schema(file).metadata or {}).get(METADATA_KEY, b"{}"))
+        metadata = json.loads((pq.read_schema(file).metadata or {}).get(METADATA_KEY, b"{}"))
     except (pa.ArrowException, ValueError):
         return True
-    return bool(facts.get("kind") == SCORES_TABLE.name)
+    return bool(metadata.get("kind") == SCORES_TABLE.name)
 
 
 def _names(files: list[Path]) -> list[str]:
@@ -82,35 +87,34 @@ def _names(files: list[Path]) -> list[str]:
     ['a/scores', 'b/scores']
     """
     parts = [file.resolve().with_name(file.name.removesuffix(".parquet")).parts for file in files]
-    names = [file.name for file in files]
-    for n in range(1, max(map(len, parts)) + 1):
+    for n in range(1, max(map(len, parts), default=0) + 1):
         names = ["/".join(part[-n:]) for part in parts]
         if len(set(names)) == len(names):
-            break
-    return names
+            return names
+    return [str(file) for file in files]
 
 
 def _read_run(path: Path, name: str) -> Run:
     scores = read_scores(path)
-    n_bad = np.count_nonzero(~np.isfinite(scores.score))
-    if n_bad:
-        raise BadDataError(f"{n_bad:,} of {len(scores):,} scores are NaN or infinite", path=path)
-    with open_table(table_files(path)[0], SCORES_TABLE) as (_, facts):
-        provenance = facts.get("provenance") or {}
+    try:
+        check_finite(scores.score)
+    except BadDataError as error:
+        raise BadDataError(str(error), path=path) from None
+    provenance = origin_of_file(table_files(path)[0])
     detector = _saved_detector(path, provenance.get("model"))
     explained = explained_path(path)
     if not explained.is_file():
-        return Run(name, path, scores, provenance, detector, None)
+        return Run(name, path, scores, provenance, detector)
     explanations = read_explanations(explained)
     detector = detector or explanations.detector
     if not explanations.events:
-        return Run(name, path, scores, provenance, detector, None)
+        return Run(name, path, scores, provenance, detector)
     _check_same_scores(scores, explanations, explained)
     return Run(name, path, scores, provenance, detector, explanations)
 
 
 def _saved_detector(scores: Path, digest: Json) -> dict[str, Json]:
-    """What the manifests say of the model that gave the scores: its folder is looked for where it often is.
+    """Metadata of the model that gave the scores, from its manifests: its folder is looked for where it often is.
 
     That is beside the scores, beside their folder, and in the ``models`` of a study.
     """

@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from unmask.evaluation.intervals import Estimate
-from unmask.evaluation.metrics import roc_auc
-from unmask.evaluation.overlap import overlap_area, score_bins
-from unmask.evaluation.roc import Roc, highest_at, max_sic, roc_band, roc_curve
+from unmask.evaluation.intervals import TAILS
+from unmask.evaluation.metrics import overlap_area, score_bins
+from unmask.evaluation.roc import RankedScores, Roc, highest_at, roc_curve, roc_replicas
 from unmask.events.event_set import SIGNAL
 from unmask.report.style import (
     BACKGROUND_COLOUR,
@@ -26,9 +25,9 @@ from unmask.report.style import (
     name_simulation,
     new_figure,
 )
+from unmask.scores.intervals import Estimate, FloatArray
 from unmask.scores.score_table import Scores
 
-FloatArray = npt.NDArray[np.float64]
 #: Score, whether it is signal, and weight of each event; None for equal weights.
 ScoredEvents = tuple[FloatArray, npt.NDArray[np.bool_], FloatArray | None]
 
@@ -64,15 +63,16 @@ class RocWithBand:
         BadDataError, UsageError
             As :func:`roc_curve`: with negative weights there is no curve.
         """
-        roc = roc_curve(score, is_signal, weight)
+        ranked = RankedScores.of(score, is_signal, weight)
+        roc = Roc.of(ranked)
         least = float(roc.background_efficiency[roc.is_supported].min(initial=1.0))
         # Straight lines between the few points of a discrete score are curves on a logarithmic scale.
         at = np.union1d(np.geomspace(least, 1, _N_POINTS), np.linspace(least, 1, _N_POINTS))
         signal_efficiency = highest_at(at, roc.background_efficiency, roc.signal_efficiency)
-        low, high = roc_band(roc, background_efficiency=at)
+        low, high = np.quantile(roc_replicas(roc, n_replicas=200).signal_efficiency_at(at), TAILS, axis=0)
         # Where no signal is left below the threshold, replicas still allow for some.
         low, high = np.minimum(low, signal_efficiency), np.maximum(high, signal_efficiency)
-        return cls(roc, roc_auc(score, is_signal, weight), at, signal_efficiency, low, high)
+        return cls(roc, ranked.placements.auc(), at, signal_efficiency, low, high)
 
 
 def draw_roc(curves: Mapping[str, RocWithBand], *, style: Style = "plain") -> Drawing:
@@ -116,8 +116,9 @@ def draw_significance_improvement(curves: Mapping[str, RocWithBand], *, style: S
             across = np.concatenate([curve.low, curve.high[::-1]])
             along = np.concatenate([curve.low / root, (curve.high / root)[::-1]])
             axis.fill(across, along, color=line["color"], alpha=0.25, linewidth=0)
-            best = max_sic(curve.roc)
-            largest = "too few background events" if best is None else f"max {best[0]:.2f}"
+            best = curve.roc.best_improvement
+            value = 0.0 if best is None else curve.roc.significance_improvement[best]
+            largest = "too few background events" if best is None else f"max {value:.2f}"
             axis.plot(curve.signal_efficiency, curve.signal_efficiency / root, **line, label=f"{name}: {largest}")
         diagonal = np.linspace(0, 1, _N_POINTS)
         axis.plot(diagonal, np.sqrt(diagonal), color="0.5", linewidth=0.8, label="no separation")

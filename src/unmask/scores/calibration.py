@@ -1,8 +1,8 @@
-"""From scores to background p-values: the scores of held-out background, a threshold, and what lies above it."""
+"""Calibration of scores with held-out background: p-values, a threshold, and the events above it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,13 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from unmask.artifacts import Artifact, Json, load_artifact, provenance, save_artifact
-from unmask.errors import BadDataError, UsageError
-from unmask.evaluation.comparison import select
-from unmask.evaluation.intervals import Estimate, clopper_pearson
-from unmask.evaluation.ranked_scores import FloatArray
-from unmask.evaluation.roc import MIN_BACKGROUND_EVENTS
+from unmask.errors import ArtifactError, BadDataError, UsageError
 from unmask.events.columns import IDENTITY_TYPES, identity_to_arrow
 from unmask.events.event_set import SIGNAL
+from unmask.scores.intervals import MIN_BACKGROUND_EVENTS, Estimate, FloatArray, check_finite
+from unmask.scores.p_values import Survival
 from unmask.scores.score_table import Scores, concatenate_scores, origin_of_file, stream_scores
 from unmask.tables import TableKind, TableWriter, table_files
 
@@ -33,7 +31,7 @@ FLAGGED_TABLE = TableKind(
 
 @dataclass(frozen=True)
 class ScoredBy:
-    """What made the scores of a file: the hash of the model and the way its losses became a score, where known."""
+    """What made the scores of a file: the hash of the model and the name of its score, where known."""
 
     model: str | None = None
     score: str | None = None
@@ -41,15 +39,12 @@ class ScoredBy:
     @classmethod
     def of_files(cls, paths: Sequence[str | Path]) -> ScoredBy:
         """Read it from the provenance of scores files, or folders of parts; they must agree."""
-        found = {}
-        for path in paths:
-            for part in table_files(path):
-                origin = origin_of_file(part)
-                found[cls(origin.get("model"), origin.get("score"))] = part
-        if len(found) > 1:
-            one, other = list(found.items())[:2]
+        origins = [(origin_of_file(part), part) for path in paths for part in table_files(path)]
+        files = {cls(origin.get("model"), origin.get("score")): part for origin, part in origins}
+        if len(files) > 1:
+            one, other = list(files.items())[:2]
             raise UsageError(f"{one[1]} and {other[1]} hold scores of different models ({one[0]} and {other[0]})")
-        return next(iter(found))
+        return next(iter(files))
 
     def __str__(self) -> str:
         return f"model {(self.model or 'unknown')[:12]}, score {self.score or 'unknown'}"
@@ -57,95 +52,133 @@ class ScoredBy:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """The scores of background events, which turn any score of the same model into a p-value.
+    """Scores of held-out background: they turn any score of the same model into a p-value.
 
     Attributes
     ----------
-    score : (n_values,), the distinct scores, rising.
-    share_above : (n_values,), share of the background with this score or more.
-    variance_above : (n_values,), sum of the squared weights there, of weights that add up to 1.
-    threshold : events with this score or more are flagged; their p-values are at most ``wanted``.
-    wanted : the background efficiency that was asked for.
-    achieved : the share of the calibration events above the threshold, with its interval.
-    scored_by : the model that the scores are of.
-    event_key : (n_events,), by which the events are known again.
+    survival
+        P(score >= s) of the background.
+    threshold
+        Events with this score or more are flagged; their p-values are at most ``target``.
+    target
+        The background efficiency that was asked for.
+    measured
+        Background efficiency of the threshold on the calibration events.
+    scored_by
+        Model of the scores.
+    event_key
+        Keys of the calibration events (n_events,), sorted.
     """
 
-    score: FloatArray
-    share_above: FloatArray
-    variance_above: FloatArray
+    survival: Survival
     threshold: float
-    wanted: float
-    achieved: Estimate
+    target: float
+    measured: Estimate
     scored_by: ScoredBy
     event_key: npt.NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        return (
+            f"Calibration(score >= {self.threshold:.6g}: background efficiency {self.measured} "
+            f"on {len(self.event_key):,} events; target {self.target:g})"
+        )
 
     @property
     def n_effective(self) -> float:
         """Effective number of background events."""
-        return float(1 / self.variance_above[0])
+        return self.survival.n_effective
 
-    def p_values(self, score: npt.NDArray[np.float64], *, confidence: float = 0.95) -> tuple[FloatArray, ...]:
-        """P-values with the lower and upper ends of their intervals, each (n_events,).
-
-        A p-value is (1 + n) / (1 + N): n of N background events have this score or more. Being never zero it is valid
-        for any N; the interval (Clopper and Pearson) says how well the share of all background is known.
-        """
-        _check_finite(score)
-        place = np.searchsorted(self.score, score, side="left")
-        share, variance = (np.append(column, 0.0)[place] for column in (self.share_above, self.variance_above))
-        value = (1 + self.n_effective * share) / (1 + self.n_effective)
-        return (value, *_interval_of_share(share, variance, self.variance_above[0], confidence))
+    def p_values(self, scores: Scores | npt.NDArray[np.float64]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """P-values (n_events,) with the lower and upper ends of their intervals; see :class:`Survival`."""
+        score = scores.score if isinstance(scores, Scores) else scores
+        check_finite(score)
+        return self.survival.p_values(score), *self.survival.intervals(score)
 
     @property
     def n_repeated(self) -> int:
-        """How many of its events (file name and row) it was given before."""
-        keys = np.sort(self.event_key)
-        return int(np.count_nonzero(keys[1:] == keys[:-1]))
-
-    def n_known(self, scores: Scores) -> int:
-        """How many events are among those that the calibration was made with."""
-        return int(np.isin(scores.event_key, self.event_key).sum())
+        """Number of its events (file name and row) that it was given before."""
+        return int(np.count_nonzero(self.event_key[1:] == self.event_key[:-1]))
 
     def save(self, folder: str | Path) -> None:
         """Write it to a folder."""
         settings: dict[str, Json] = {
             "threshold": self.threshold,
-            "background_efficiency": self.wanted,
-            "achieved": vars(self.achieved),
+            "background_efficiency": {"target": self.target, **vars(self.measured)},
             "n_events": len(self.event_key),
             "n_effective": self.n_effective,
             "scored_by": vars(self.scored_by),
         }
-        names = ("score", "share_above", "variance_above", "event_key")
-        arrays = {name: getattr(self, name) for name in names}
-        save_artifact(folder, Artifact(KIND, settings, arrays, provenance()))
+        save_artifact(
+            folder, Artifact(KIND, settings, vars(self.survival) | {"event_key": self.event_key}, provenance())
+        )
 
     @classmethod
     def load(cls, folder: str | Path) -> Calibration:
         """Read what :meth:`save` wrote, after checking it."""
         saved = load_artifact(folder, KIND)
-        return cls(
-            **saved.arrays,
-            threshold=saved.settings["threshold"],
-            wanted=saved.settings["background_efficiency"],
-            achieved=Estimate(**saved.settings["achieved"]),
-            scored_by=ScoredBy(**saved.settings["scored_by"]),
-        )
+        arrays, settings = dict(saved.arrays), saved.settings
+        try:
+            efficiency = dict(settings["background_efficiency"])
+            key, target = arrays.pop("event_key"), efficiency.pop("target")
+            scored_by, measured = ScoredBy(**settings["scored_by"]), Estimate(**efficiency)
+            return cls(Survival(**arrays), settings["threshold"], target, measured, scored_by, key)
+        except (KeyError, TypeError, ValueError):
+            raise ArtifactError("a calibration of another version; run unmask calibrate again", path=folder) from None
+
+    def flag(self, scores: Scores | str | Path | Sequence[str | Path]) -> Flagged:
+        """Find the events above the threshold, in memory or in scores files (these in bounded memory).
+
+        Raises
+        ------
+        UsageError
+            If the scores are known to be of another model than the calibration, or a file is given twice.
+        """
+        if isinstance(scores, Scores):
+            return self._flag([scores])
+        paths = [scores] if isinstance(scores, str | Path) else scores
+        if len({Path(path).resolve() for path in paths}) < len(paths):
+            raise UsageError("a scores file is given twice")
+        scored_by = ScoredBy.of_files(paths)
+        for name in ("model", "score"):
+            known = {getattr(each, name) for each in (scored_by, self.scored_by)} - {None}
+            if len(known) > 1:
+                raise UsageError(
+                    f"the scores are of another model ({scored_by}) than the calibration ({self.scored_by}): "
+                    "calibrate with background scored by the same model"
+                )
+        return self._flag(chunk for path in paths for chunk in stream_scores(path))
+
+    def _flag(self, chunks: Iterable[Scores]) -> Flagged:
+        n_events, weight, n_known, n_trained_on = 0, 0.0, 0, 0
+        kept = []
+        for chunk in chunks:
+            check_finite(chunk.score)
+            check_finite(chunk.weight, "weights")
+            n_events += len(chunk)
+            weight += float(chunk.weight.sum())
+            n_known += int(np.isin(chunk.event_key, self.event_key).sum())
+            n_trained_on += chunk.n_trained_on
+            kept.append(chunk[chunk.score >= self.threshold])
+        if not kept:
+            raise UsageError("the scores files hold no events")
+        flagged = concatenate_scores(kept)
+        flagged = flagged[np.argsort(-flagged.score, kind="stable")]
+        return Flagged(flagged, *self.p_values(flagged), n_events, weight, n_known, n_trained_on)
 
 
 def calibrate(
-    background: Scores,
-    *,
-    background_efficiency: float,
-    scored_by: ScoredBy | None = None,
-    confidence: float = 0.95,
+    background: Scores, *, background_efficiency: float = 0.01, scored_by: ScoredBy | None = None
 ) -> Calibration:
-    """Find the threshold above which at most ``background_efficiency`` of held-out background lies.
+    """Choose the lowest threshold above which at most ``background_efficiency`` of held-out background lies.
 
-    Events labelled background, or not labelled (a control region), are accepted. With negative weights the share above
-    a score can fall below that above a higher one; then the larger of the two counts, so that a p-value never grows
-    with the score and is rather too large than too small.
+    Parameters
+    ----------
+    background
+        Scores of events labelled background, or not labelled (a control region).
+    background_efficiency
+        Target of the background efficiency.
+    scored_by
+        Model of the scores; scores of others are then refused.
 
     Raises
     ------
@@ -155,39 +188,33 @@ def calibrate(
         If scores are not finite, the sum of weights is not positive, or fewer than ten events are above the threshold.
     """
     if not 0 < background_efficiency < 1:
-        raise UsageError(f"background efficiency {background_efficiency:g}: must be between 0 and 1")
+        raise UsageError(f"background efficiency {background_efficiency:g}; expected a number between 0 and 1")
     n_signal = np.count_nonzero(background.label == SIGNAL)
     if n_signal:
         raise UsageError(f"{n_signal:,} of {len(background):,} events are labelled signal; calibrate with background")
-    _check_finite(background.score)
-    _check_finite(background.weight, "weights")
+    check_finite(background.score)
+    check_finite(background.weight, "weights")
     if background.weight.sum() <= 0:
         raise BadDataError("the weights of the background events do not add up to a positive number")
-    weight = background.weight / background.weight.sum()
-    values, code = np.unique(background.score, return_inverse=True)
-    sums = [np.bincount(code, weight**power) for power in (1, 2)]
-    share, variance = (np.asarray(np.cumsum(each[::-1])[::-1], np.float64) for each in sums)
-    share = np.clip(np.maximum.accumulate(share[::-1])[::-1], 0.0, 1.0)
-    share[0] = 1.0  # whatever was rounded on the way
-    n_effective = 1 / variance[0]
-    fits = (1 + n_effective * share) / (1 + n_effective) <= background_efficiency
-    n_above = share**2 / variance
-    if not fits.any() or n_above[fits.argmax()] < MIN_BACKGROUND_EVENTS * (1 - 1e-9):
-        n_found = n_above[fits.argmax()] if fits.any() else 0
-        raise BadDataError(
-            f"only {n_found:.1f} of {n_effective:,.1f} background events (effective numbers) would be above the "
-            f"threshold for an efficiency of {background_efficiency:g}; at least {MIN_BACKGROUND_EVENTS} are needed: "
-            "calibrate with more events, or with scores that are less often equal"
-        )
+    survival = Survival.of(background.score, background.weight)
+    efficiency = survival.n_above / survival.n_effective
+    fits = (1 + survival.n_above) / (1 + survival.n_effective) <= background_efficiency
     chosen = int(fits.argmax())
-    low, high = _interval_of_share(share[[chosen]], variance[[chosen]], variance[0], confidence)
+    # Effective number of the events above, which with weights is not their part of the effective number of all.
+    n_above = efficiency[chosen] ** 2 / survival.variance[chosen] if fits.any() else 0.0
+    if n_above < MIN_BACKGROUND_EVENTS * (1 - 1e-9):
+        raise BadDataError(
+            f"only {n_above:.1f} of {survival.n_effective:,.1f} background events (effective numbers) would be above "
+            f"the threshold for an efficiency of {background_efficiency:g}; at least {MIN_BACKGROUND_EVENTS} are "
+            "needed: calibrate with more events, or with scores that are less often equal"
+        )
+    threshold = survival.score[chosen]
+    low, high = survival.intervals(threshold[None])
     return Calibration(
-        score=values,
-        share_above=share,
-        variance_above=variance,
-        threshold=float(values[chosen]),
-        wanted=background_efficiency,
-        achieved=Estimate(float(share[chosen]), float(low[0]), float(high[0])),
+        survival,
+        threshold=float(threshold),
+        target=background_efficiency,
+        measured=Estimate(float(efficiency[chosen]), float(low[0]), float(high[0])),
         scored_by=scored_by or ScoredBy(),
         event_key=np.sort(background.event_key),
     )
@@ -195,13 +222,16 @@ def calibrate(
 
 @dataclass(frozen=True, eq=False)
 class Flagged:
-    """Events above the threshold, the least likely first.
+    """Events above the threshold, the smallest p-value first.
 
     Attributes
     ----------
-    n_events, weight : number and sum of weights of all events, flagged or not.
-    n_known : how many of all events are those that the calibration was made with.
-    n_trained_on : how many of all events the detector has learnt from, as far as that is known.
+    n_events, weight
+        Number and sum of weights of all events, flagged or not.
+    n_known
+        Number of all events that are calibration events too.
+    n_trained_on
+        Number of all events that the detector has learned from, as far as that is known.
     """
 
     scores: Scores
@@ -222,69 +252,12 @@ class Flagged:
         }
         return [f"{n:,} of {self.n_events:,} events {reason}" for reason, n in reasons.items() if n]
 
-    def write(self, path: str | Path, *, facts: dict[str, Json] | None = None) -> None:
+    def write(self, path: str | Path, *, metadata: dict[str, Json] | None = None) -> None:
         """Write them as a Parquet table."""
-        with TableWriter(path, FLAGGED_TABLE, {"provenance": facts or {}}) as writer:
+        with TableWriter(path, FLAGGED_TABLE, {"provenance": metadata or provenance()}) as writer:
             writer.write(self.columns())
 
     def columns(self) -> dict[str, pa.Array]:
         """The columns of the table."""
         numbers = zip(("score", *_P_VALUES), (self.scores.score, self.p_value, self.low, self.high), strict=True)
         return identity_to_arrow(self.scores) | {name: pa.array(values) for name, values in numbers}
-
-
-def flag(calibration: Calibration, paths: Sequence[str | Path]) -> Flagged:
-    """Find the events of scores files that lie above the threshold, in bounded memory.
-
-    Raises
-    ------
-    UsageError
-        If the scores are known to be of another model than the calibration, or a file is given twice.
-    """
-    if len({Path(path).resolve() for path in paths}) < len(paths):
-        raise UsageError("a scores file is given twice")
-    scored_by = ScoredBy.of_files(paths)
-    for fact in ("model", "score"):
-        known = {getattr(each, fact) for each in (scored_by, calibration.scored_by)} - {None}
-        if len(known) > 1:
-            raise UsageError(
-                f"the scores are of another model ({scored_by}) than the calibration ({calibration.scored_by}): "
-                "calibrate with background scored by the same model"
-            )
-    n_events, weight, n_known, n_trained_on = 0, 0.0, 0, 0
-    kept = []
-    for chunk in _chunks(paths):
-        n_events += len(chunk)
-        weight += float(chunk.weight.sum())
-        n_known += calibration.n_known(chunk)
-        n_trained_on += 0 if chunk.was_trained_on is None else int(chunk.was_trained_on.sum())
-        _check_finite(chunk.score)
-        _check_finite(chunk.weight, "weights")
-        kept.append(select(chunk, chunk.score >= calibration.threshold))
-    if not kept:
-        raise UsageError("the scores files hold no events")
-    flagged = concatenate_scores(kept)
-    flagged = select(flagged, np.argsort(-flagged.score, kind="stable"))
-    value, low, high = calibration.p_values(flagged.score)
-    return Flagged(flagged, value, low, high, n_events, weight, n_known, n_trained_on)
-
-
-def _check_finite(values: npt.NDArray[np.float64], name: str = "scores") -> None:
-    n_bad = np.count_nonzero(~np.isfinite(values))
-    if n_bad:
-        raise BadDataError(f"{n_bad:,} of {len(values):,} {name} are NaN or infinite")
-
-
-def _chunks(paths: Sequence[str | Path]) -> Iterator[Scores]:
-    for path in paths:
-        yield from stream_scores(path)
-
-
-def _interval_of_share(
-    share: FloatArray, square: FloatArray, all_squares: float, confidence: float
-) -> tuple[FloatArray, FloatArray]:
-    """Clopper and Pearson's interval of a weighted share, with as many events as give its variance."""
-    spread = square * (1 - share) ** 2 + (all_squares - square) * share**2
-    binomial = share * (1 - share)
-    n_events = np.divide(binomial, spread, out=np.full_like(share, 1 / all_squares), where=spread > 0)
-    return clopper_pearson(n_events * share, n_events, confidence)

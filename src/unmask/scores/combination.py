@@ -1,4 +1,4 @@
-"""Several scores of the same events as one: their p-values in background, combined by a rule."""
+"""Combination of several scores of the same events: their p-values in background, combined by a rule."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from unmask.errors import BadDataError, UsageError, nearest
-from unmask.evaluation.comparison import align, select
 from unmask.events.event_set import BACKGROUND, SIGNAL
 from unmask.events.fingerprints import is_leak
 from unmask.scores.p_values import COMBINE, BackgroundTail, Rule
-from unmask.scores.score_table import Scores
+from unmask.scores.score_table import Scores, align
 
 
 def combine(
@@ -47,8 +46,8 @@ def combine(
     if not background:
         is_even = reference.event_key >> 40 & 1 == 0  # the key of an event is a random number
         calibrates = (reference.label == BACKGROUND) & is_even
-        background = {name: select(one, calibrates) for name, one in zip(scores, aligned, strict=True)}
-        aligned = [select(one, ~calibrates) for one in aligned]
+        background = {name: one[calibrates] for name, one in zip(scores, aligned, strict=True)}
+        aligned = [one[~calibrates] for one in aligned]
     tails = [_tail(name, each, one) for (name, each), one in zip(background.items(), aligned, strict=True)]
     minus_log_p = np.stack([tail.minus_log_p_of(one.score) for tail, one in zip(tails, aligned, strict=True)])
     known = [one.was_trained_on for one in aligned if one.was_trained_on is not None]
@@ -67,9 +66,8 @@ def _tail(name: str, background: Scores, scores: Scores) -> BackgroundTail:
         raise BadDataError(f"{name}: some scores are NaN or infinite")
     # Without a file name, as in files that unmask did not write, a row says nothing of what the event is.
     has_file = np.array([word != "" for word in background.file_names.words])[background.file_names.code]
-    trained_on = np.zeros(n, np.bool_) if background.was_trained_on is None else background.was_trained_on
-    tested = has_file & np.isin(background.event_key, scores.event_key)
-    for n_known, what in ((trained_on.sum(), "training events of the detector"), (tested.sum(), "also scored")):
+    n_tested = np.count_nonzero(has_file & np.isin(background.event_key, scores.event_key))
+    for n_known, what in ((background.n_trained_on, "training events of the detector"), (n_tested, "also scored")):
         if is_leak(n_known, n):
             raise UsageError(
                 f"{name}: {n_known:,} of {n:,} background events are {what}; p-values need others, such as validation "

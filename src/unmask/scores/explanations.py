@@ -1,17 +1,12 @@
-"""Why events are anomalous: what a detector says of its most anomalous events, as the JSON file beside the scores.
-
-While events are scored, :class:`MostAnomalous` remembers the few that will be explained. A detector explains events by
-giving an :class:`Explanation` for each; :func:`write_explanations` puts that together with what the events are.
-Nothing here needs torch, so that a report can read it back.
-"""
+"""Explanations of the most anomalous events: what a detector gives for each, and the JSON file beside the scores."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,18 +15,14 @@ from unmask.artifacts import Json, atomic_path
 from unmask.errors import ArtifactError
 from unmask.events.event_set import EventSet, concatenate_events
 from unmask.events.objects import OBJECTS
-from unmask.tokenizers.base import Tokenizer
 
-if TYPE_CHECKING:
-    from unmask.detectors.base import Detector
-
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 SUFFIX = ".explained.json"
 
 
 @dataclass(frozen=True)
 class Guess:
-    """What a model held possible, in words, and how probable it found it."""
+    """Something that a model held possible, and its probability."""
 
     text: str
     probability: float
@@ -39,48 +30,55 @@ class Guess:
 
 @dataclass(frozen=True)
 class TokenExplanation:
-    """One token of an event, masked: what stood there and what the model expected.
+    """One masked token of an event: what it is and what the model expected.
 
     Attributes
     ----------
-    name, text : a short name of the token ("b-jet", "MET") and all that it says, in words.
-    surprise : its cross-entropy, minus the logarithm of ``probability``.
-    found : what stood there in brief, and the probability of any token of these words.
-    expected : what the model found most probable, in brief, most probable first.
-    object : number of the object that it stands for, from 0; None for other tokens.
+    name, text
+        A short name ("b-jet", "MET") and a full description.
+    token_loss
+        Minus the logarithm of ``probability``.
+    observed
+        The token in brief, and the probability of all tokens of that description.
+    expected
+        The most probable tokens in brief, most probable first.
+    object
+        Index of the object that it stands for; None for other tokens.
     """
 
     name: str
     text: str
-    surprise: float
+    token_loss: float
     probability: float
-    found: Guess
+    observed: Guess
     expected: list[Guess]
     object: int | None = None
 
 
 @dataclass(frozen=True)
 class Term:
-    """A named part of a score: "number of b-jets", "5, expected 1 to 2; p = 0.002", 5, 6.2."""
+    """A named term of a score: "number of b-jets", "5; p = 0.002", 5, 6.2."""
 
     name: str
     text: str
     value: float | None
-    surprise: float
+    contribution: float
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a detector has to say about an event; it fills in what it knows.
+    """What a detector says of one event; it fills in what it knows.
 
     Attributes
     ----------
-    object_surprise : how surprising each object was, in the order of the event; None if it was not looked at.
-    met_surprise : how surprising the MET was.
+    object_contribution
+        Contribution of each object to the score, in the order of the event; None if it was not looked at.
+    met_contribution
+        Contribution of the MET.
     """
 
-    object_surprise: list[float | None]
-    met_surprise: float | None = None
+    object_contribution: list[float | None]
+    met_contribution: float | None = None
     tokens: list[TokenExplanation] = field(default_factory=list)
     terms: list[Term] = field(default_factory=list)
 
@@ -95,12 +93,12 @@ class ExplainedObject:
     eta: float
     phi: float
     energy_mev: float
-    surprise: float | None
+    contribution: float | None
 
 
 @dataclass(frozen=True)
 class ExplainedEvent:
-    """An event, its score and why it has it; rank 1 is the most anomalous."""
+    """An event, its score and what contributes to it; rank 1 is the most anomalous."""
 
     rank: int
     score: float
@@ -113,14 +111,14 @@ class ExplainedEvent:
     met_mev: float
     met_phi: float
     objects: list[ExplainedObject]
-    met_surprise: float | None
+    met_contribution: float | None
     tokens: list[TokenExplanation]
     terms: list[Term]
 
 
 @dataclass(frozen=True)
 class Explanations:
-    """A file of explanations: the most anomalous of ``n_scored`` events, and which detector says so."""
+    """A file of explanations: the most anomalous of ``n_scored`` events, and metadata of the detector."""
 
     format_version: int
     n_scored: int
@@ -130,7 +128,7 @@ class Explanations:
 
 
 class MostAnomalous:
-    """Remembers the ``n_events`` of highest score in a stream, most anomalous first; of equal ones the earlier.
+    """The ``n_events`` of highest score in a stream, most anomalous first; of equal ones the earlier.
 
     Scores that are not finite are not ranked.
 
@@ -171,25 +169,20 @@ def explained_path(scores: str | Path) -> Path:
 def write_explanations(
     scores: str | Path,
     most: MostAnomalous,
-    detector: Detector,
+    explanations: Sequence[Explanation],
     *,
-    device: str = "auto",
+    detector: Mapping[str, Json],
     provenance: Mapping[str, Json] | None = None,
 ) -> Path:
-    """Have ``detector`` explain the events that ``most`` has kept, write that beside the ``scores`` and return where.
+    """Write explanations of the events that ``most`` has kept beside the ``scores``, and return the path.
 
-    Raises
-    ------
-    UsageError
-        If the detector cannot explain its scores. ``detector.explain(EventSet.empty())`` tells before any work.
+    Parameters
+    ----------
+    detector
+        Metadata: its ``kind``, ``settings``, ``fitted_on`` and, by their names, its parts.
     """
-    explanations = detector.explain(most.events, device=device)
-    made_by = {"kind": detector.kind, "settings": detector.settings(), "fitted_on": detector.fitted_on_}
-    tokenizer = getattr(detector, "tokenizer", None)
-    if isinstance(tokenizer, Tokenizer):
-        made_by["tokenizer"] = {"kind": tokenizer.kind, "settings": tokenizer.settings()}
     events = [_explained(most, i, explanation) for i, explanation in enumerate(explanations)]
-    content = Explanations(FORMAT_VERSION, most.n_scored, made_by, dict(provenance or {}), events)
+    content = Explanations(FORMAT_VERSION, most.n_scored, dict(detector), dict(provenance or {}), events)
     path = explained_path(scores)
     with atomic_path(path) as scratch:
         scratch.write_text(json.dumps(asdict(content), ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
@@ -209,33 +202,35 @@ def read_explanations(path: str | Path) -> Explanations:
     try:
         text = Path(path).read_bytes()
         version = json.loads(text)["format_version"]
-        if version != FORMAT_VERSION:
-            raise ArtifactError(f"format version {version}; this unmask reads version {FORMAT_VERSION}", path=path)
-        return TypeAdapter(Explanations).validate_json(text)
+        if version == FORMAT_VERSION:
+            return TypeAdapter(Explanations).validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         raise ArtifactError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", path=path) from None
     except FileNotFoundError:
         raise ArtifactError("no such file", path=path) from None
     except (ValueError, TypeError, KeyError) as error:
-        if isinstance(error, ArtifactError):
-            raise
         raise ArtifactError(f"not a file of explanations ({error})", path=path) from None
+    raise ArtifactError(f"format version {version}; expected {FORMAT_VERSION}. Score again with --explain", path=path)
 
 
 def _explained(most: MostAnomalous, i: int, explanation: Explanation) -> ExplainedEvent:
     events = most.events
+
+    def rounded(name: str, *at: Any, digits: int = 4) -> float:
+        return round(float(getattr(events, name)[at]), digits)
+
     objects = [
         ExplainedObject(
-            symbol=OBJECTS[int(events.tag[i, j])].symbols[0],
-            name=OBJECTS[int(events.tag[i, j])].name,
-            pt_mev=round(float(events.pt_mev[i, j]), 1),
-            eta=round(float(events.eta[i, j]), 4),
-            phi=round(float(events.phi[i, j]), 4),
-            energy_mev=round(float(events.energy_mev[i, j]), 1),
-            surprise=surprise,
+            OBJECTS[int(events.tag[i, j])].symbols[0],
+            OBJECTS[int(events.tag[i, j])].name,
+            rounded("pt_mev", i, j, digits=1),
+            rounded("eta", i, j),
+            rounded("phi", i, j),
+            rounded("energy_mev", i, j, digits=1),
+            contribution,
         )
-        for j, surprise in zip(np.flatnonzero(events.is_object[i]), explanation.object_surprise, strict=True)
+        for j, contribution in zip(np.flatnonzero(events.is_object[i]), explanation.object_contribution, strict=True)
     ]
     return ExplainedEvent(
         rank=i + 1,
@@ -246,10 +241,10 @@ def _explained(most: MostAnomalous, i: int, explanation: Explanation) -> Explain
         process=str(events.process_names.words[events.process_names.code[i]]),
         label=int(events.label[i]),
         weight=float(events.weight[i]),
-        met_mev=round(float(events.met_mev[i]), 1),
-        met_phi=round(float(events.met_phi[i]), 4),
+        met_mev=rounded("met_mev", i, digits=1),
+        met_phi=rounded("met_phi", i),
         objects=objects,
-        met_surprise=explanation.met_surprise,
+        met_contribution=explanation.met_contribution,
         tokens=explanation.tokens,
         terms=explanation.terms,
     )

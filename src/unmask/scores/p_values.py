@@ -1,4 +1,4 @@
-"""How often background is as anomalous as this: p-values of scores, and how those of several scores become one."""
+"""Background p-values of scores, and combinations of those of several scores."""
 
 from __future__ import annotations
 
@@ -9,43 +9,98 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from unmask.scores.intervals import clopper_pearson, variance_of_efficiency
+
 Array = npt.NDArray[np.float64]
 Rule = Literal["average", "and", "or", "product"]
 
-#: The share of background whose scores say how the tail falls off beyond the largest of them.
-TAIL_SHARE = 0.05
+#: Fraction of background whose scores say how the tail falls off beyond the largest of them.
+TAIL_FRACTION = 0.05
 #: Relative steps of the p-value that are kept: 5,000 of 10^5 background events, all of the last thousand among them.
 _PRECISION = 1e-3
 
 
-def p_values(background: npt.NDArray[Any], score: npt.NDArray[Any], weight: Array | None = None) -> Array:
-    """The share of background with that score or more, the event itself counted in: (1 + n) / (1 + N).
+@dataclass(frozen=True, eq=False)
+class Survival:
+    """Weighted P(score >= s) of background at each of its scores, which makes any score a p-value.
 
-    With weights n and N are effective numbers; what negative ones would bring below 0 or above 1 stays there.
+    With negative weights the fraction above a score can fall below that above a higher one; then the larger of the two
+    counts, so that a p-value never grows with the score and is rather too large than too small.
+
+    Attributes
+    ----------
+    score
+        Distinct scores (n_values,), rising.
+    n_above
+        Effective number of background events with this score or more (n_values,).
+    variance
+        Sum of their squared weights (n_values,), of weights that add up to 1.
+    """
+
+    score: Array
+    n_above: Array
+    variance: Array
+
+    @classmethod
+    def of(cls, background: npt.NDArray[Any], weight: Array | None = None) -> Self:
+        """Count background events, of which there is at least one."""
+        weight = np.ones(len(background)) if weight is None else weight
+        value, code = np.unique(background, return_inverse=True)
+        above, square = (np.cumsum(np.bincount(code, weight**power)[::-1])[::-1] for power in (1, 2))
+        total = weight.sum()
+        above = np.clip(np.maximum.accumulate(above[::-1])[::-1], 0, total)
+        above[0] = total  # whatever was rounded on the way
+        return cls(value.astype(np.float64), above * (total / square[0]), square / total**2)
+
+    @property
+    def n_effective(self) -> float:
+        """Effective number of background events."""
+        return float(self.n_above[0])
+
+    def p_values(self, score: npt.NDArray[Any]) -> Array:
+        """(1 + n) / (1 + N), where n of N background events have this score or more: never zero, valid for any N."""
+        distinct, place = np.unique(score, return_inverse=True)  # sorted, they are looked up several times as fast
+        n_above, _ = self._at(distinct)
+        return np.asarray((1 + n_above) / (1 + self.n_above[0]))[place]
+
+    def intervals(self, score: npt.NDArray[Any]) -> tuple[Array, Array]:
+        """Interval of P(score >= s) of all background: Clopper and Pearson's for events of that variance."""
+        n_above, variance = self._at(score)
+        efficiency = n_above / self.n_above[0]
+        spread = variance_of_efficiency(efficiency, variance, self.variance[0])
+        binomial = efficiency * (1 - efficiency)
+        n_events = np.divide(binomial, spread, out=np.full(len(score), 1 / self.variance[0]), where=spread > 0)
+        return clopper_pearson(n_events * efficiency, n_events)
+
+    def _at(self, score: npt.NDArray[Any]) -> tuple[Array, Array]:
+        place = np.searchsorted(self.score, score, side="left")
+        return np.append(self.n_above, 0.0)[place], np.append(self.variance, 0.0)[place]
+
+
+def p_values(background: npt.NDArray[Any], score: npt.NDArray[Any], weight: Array | None = None) -> Array:
+    """P-values of scores in weighted background; see :meth:`Survival.p_values`.
 
     >>> p_values(np.array([1, 2, 2, 4]), np.array([0, 2, 3, 9])).tolist()
     [1.0, 0.8, 0.4, 0.2]
     """
-    weight = np.ones(len(background)) if weight is None else weight
-    order = np.argsort(background, kind="stable")
-    above = np.append(np.cumsum(weight[order][::-1])[::-1], 0.0) * (weight.sum() / (weight**2).sum())
-    n_above = np.clip(above[np.searchsorted(background[order], score, side="left")], 0, above[0])
-    return np.asarray((1 + n_above) / (1 + above[0]), np.float64)
+    return Survival.of(background, weight).p_values(score)
 
 
 @dataclass(frozen=True)
 class BackgroundTail:
-    """Minus the logarithm of the p-value of a score: 0 for an ordinary event, and never the same for two odd ones.
+    """Minus the logarithm of the p-value of a score: 0 for an ordinary event, and never equal for two anomalous ones.
 
     At the scores of the background events it is that of :func:`p_values`, where there are many of them to 0.1 %. In
-    between it is interpolated, so that events between two background events are not tied. Beyond
-    the largest score, where there is no background to count, it goes on along an exponential tail with the mean
-    excess of the last 5 % of background: an extrapolation that orders events, not a measured probability.
+    between it is interpolated, so that events between two background events are not tied. Beyond the largest score,
+    where there is no background to count, it goes on along an exponential tail with the mean excess of the last 5 % of
+    background: an extrapolation that orders events, not a measured probability.
 
     Attributes
     ----------
-    value, minus_log_p : (n_values,), the different scores of background, rising.
-    scale : the mean excess.
+    value, minus_log_p
+        Distinct scores of background (n_values,), rising, and their values.
+    scale
+        Mean excess.
 
     >>> tail = BackgroundTail.of(np.array([1.0, 2.0, 2.0, 4.0]))
     >>> np.exp(-tail.minus_log_p_of(np.array([0.0, 2.0, 4.0]))).round(6).tolist()
@@ -62,7 +117,7 @@ class BackgroundTail:
         value = np.unique(background).astype(np.float64)
         minus_log_p = -np.log(p_values(background, value))
         is_kept = np.diff(np.floor(minus_log_p / _PRECISION), prepend=-1) > 0
-        start = np.quantile(background, 1 - TAIL_SHARE)
+        start = np.quantile(background, 1 - TAIL_FRACTION)
         excess = background[background > start] - start
         # If so many are equal that none is left above, any score beyond them all is new: one unit is as good as any.
         return cls(value[is_kept], minus_log_p[is_kept], float(excess.mean()) if len(excess) else 1.0)
@@ -72,18 +127,17 @@ class BackgroundTail:
         beyond = np.maximum(score - self.value[-1], 0) / self.scale
         return np.asarray(np.interp(score, self.value, self.minus_log_p, left=0.0) + beyond, np.float64)
 
-    def in_words(self, minus_log_p: float) -> str:
-        """What a p-value means; beyond the largest score of background there is an order but nothing measured.
+    def text(self, minus_log_p: float) -> str:
+        """A p-value as text; beyond the largest score of background there is an order but nothing measured.
 
-        >>> BackgroundTail.of(np.arange(100.0)).in_words(-np.log(0.02))
-        '0.02 of background has as much or more'
+        >>> BackgroundTail.of(np.arange(100.0)).text(-np.log(0.02))
+        'p = 0.02'
         """
-        if minus_log_p > self.minus_log_p[-1]:
-            return "more than all background that it was compared with"
-        return f"{np.exp(-minus_log_p):.2g} of background has as much or more"
+        beyond = minus_log_p > self.minus_log_p[-1]
+        return "beyond all background" if beyond else f"p = {np.exp(-minus_log_p):.2g}"
 
     def arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
-        """All that was learnt."""
+        """Everything learned, for an artifact."""
         parts = {"value": self.value, "minus_log_p": self.minus_log_p, "scale": np.array([self.scale])}
         return {f"{name}.{part}": array for part, array in parts.items()}
 

@@ -6,7 +6,7 @@ Scores from elsewhere are read too: a Parquet or CSV file with the columns ``sco
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
@@ -15,23 +15,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyarrow import csv
 
 from unmask.artifacts import Json
-from unmask.errors import ArtifactError, BadDataError, UnmaskError, UsageError
-from unmask.events.columns import (
-    IDENTITY_TYPES,
-    Names,
-    identity_from_arrow,
-    identity_of,
-    identity_to_arrow,
-    words_from_arrow,
-)
+from unmask.errors import BadDataError, MissingExtraError, UsageError
+from unmask.events.columns import IDENTITY_TYPES, Names, identity_from_arrow, identity_of, identity_to_arrow, select
 from unmask.events.event_set import LABEL_NAMES, EventSet
 from unmask.events.fingerprints import TrainingFingerprints
 from unmask.events.observables import OBSERVABLES
-from unmask.tables import METADATA_KEY, TableKind, TableWriter, open_table, table_files
+from unmask.scores.plain_files import ACCEPTED_LABELS, is_plain, stream_plain
+from unmask.tables import TableKind, TableWriter, open_table, table_files
 
 SCORES_TABLE = TableKind(
     "scores",
@@ -41,19 +33,9 @@ SCORES_TABLE = TableKind(
 )
 TOKEN_LOSS = "token_loss"
 TRAINED_ON = "was_trained_on"
-#: What anyone can compute in a minute, kept beside the score: a detector must be seen to beat it.
-SCALARS: dict[str, pa.DataType] = {
-    one.column: pa.int16() if one.is_count else pa.float64() for one in OBSERVABLES.values()
-}
-_ACCEPTED_LABELS = "-1 (unknown), 0 (background), 1 (signal)"
-_NEEDED = ("score", "label")
-#: What is read of a file that unmask did not write, where it is there.
-_PLAIN_TYPES: dict[str, pa.DataType] = {
-    **dict.fromkeys((*_NEEDED, "weight"), pa.float64()),
-    **dict.fromkeys(("row", "event_id"), pa.int64()),
-    **dict.fromkeys(("file", "process"), pa.string()),
-    **SCALARS,
-}
+#: Observables by their columns of a scores file.
+COLUMNS = {one.column: one for one in OBSERVABLES.values()}
+_TYPES: dict[str, pa.DataType] = {name: pa.int16() if one.is_count else pa.float64() for name, one in COLUMNS.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +44,13 @@ class Scores:
 
     Attributes
     ----------
-    token_loss : (n_events, sequence), where it was asked for.
-    scalars : trivial scores by name, each (n_events,): those known of the registry of observables.
-    was_trained_on : (n_events,), True for events that the detector is known to have learnt from. False is no promise:
-        of very many training events a detector remembers some. None where nothing is known of its training.
+    token_loss
+        Losses of the tokens (n_events, sequence), where they were asked for.
+    observables
+        Global observables (n_events,) by their columns (``met_mev``), those that are known.
+    was_trained_on
+        True for events (n_events,) that the detector is known to have learned from. False is no promise: of very many
+        training events a detector remembers some. None where nothing is known of its training.
     """
 
     score: npt.NDArray[np.float64]
@@ -76,7 +61,7 @@ class Scores:
     label: npt.NDArray[np.int8]
     weight: npt.NDArray[np.float64]
     token_loss: npt.NDArray[np.float32] | None = None
-    scalars: dict[str, npt.NDArray[Any]] | None = None
+    observables: dict[str, npt.NDArray[Any]] | None = None
     was_trained_on: npt.NDArray[np.bool_] | None = None
 
     @classmethod
@@ -87,17 +72,27 @@ class Scores:
         token_loss: npt.NDArray[np.float32] | None = None,
         seen: TrainingFingerprints | None = None,
     ) -> Scores:
-        """Put scores beside the identity columns of their events."""
+        """Put scores beside the identity columns and observables of their events."""
         return cls(
             score=score,
             token_loss=token_loss,
-            scalars={one.column: one.function(events) for one in OBSERVABLES.values()},
+            observables={name: observable.function(events) for name, observable in COLUMNS.items()},
             was_trained_on=None if seen is None else seen.contains(events),
             **identity_of(events),
         )
 
     def __len__(self) -> int:
         return len(self.score)
+
+    def __repr__(self) -> str:
+        labels = ", ".join(f"{np.count_nonzero(self.label == at):,} {name}" for at, name in LABEL_NAMES.items())
+        values = f"; score {self.score.min():.4g} to {self.score.max():.4g}" if len(self) else ""
+        return f"Scores({len(self):,} events: {labels}{values})"
+
+    def __getitem__(self, chosen: npt.NDArray[Any]) -> Scores:
+        """Some of the events, in a chosen order."""
+        observables = {name: column[chosen] for name, column in (self.observables or {}).items()}
+        return replace(select(self, chosen), observables=observables or None)
 
     @property
     def event_key(self) -> npt.NDArray[np.int64]:
@@ -108,9 +103,69 @@ class Scores:
 
     @property
     def n_repeated(self) -> int:
-        """How many events have the file name and row of an earlier one."""
-        keys = np.sort(self.event_key)
-        return int(np.count_nonzero(keys[1:] == keys[:-1]))
+        """Number of events with the file name and row of an earlier one."""
+        return len(self) - len(np.unique(self.event_key))
+
+    @property
+    def n_trained_on(self) -> int:
+        """Number of events that the detector is known to have learned from."""
+        return 0 if self.was_trained_on is None else int(np.count_nonzero(self.was_trained_on))
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame`` with the columns of a scores file, without token losses."""
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            raise MissingExtraError("pandas is not installed; run: pip install pandas") from None
+        columns = {name: getattr(self, name) for name in ("row", "event_id", "label", "weight", "score")}
+        texts = {"file": self.file_names.array(), "process": self.process_names.array()}
+        trained_on = {} if self.was_trained_on is None else {TRAINED_ON: self.was_trained_on}
+        return DataFrame(columns | texts | (self.observables or {}) | trained_on)
+
+
+def align(scores: Scores, reference: Scores, *, name: str, reference_name: str) -> Scores:
+    """Give ``scores`` in the order of ``reference``; events are known by file name and row.
+
+    Raises
+    ------
+    BadDataError
+        If they hold other events, known by their observables too, or other labels or weights of them.
+    """
+    both, fix = f"{name} and {reference_name}", "score the same files with both, or evaluate them one by one"
+    keys, reference_keys = _keys(scores, reference)
+    order, reference_order = (np.argsort(each, kind="stable") for each in (keys, reference_keys))
+    if not np.array_equal(keys[order], reference_keys[reference_order]):
+        n_missing = np.count_nonzero(~np.isin(reference_keys, keys))
+        raise BadDataError(
+            f"{both} hold scores of different events ({len(scores):,} and {len(reference):,}; {n_missing:,} of "
+            f"{reference_name} are not in {name}): {fix}"
+        )
+    place = np.empty_like(order)
+    place[reference_order] = order
+    aligned = scores[place]
+    for column in ("event_id", "label", "weight"):
+        n_other = np.count_nonzero(getattr(aligned, column) != getattr(reference, column))
+        if n_other:
+            raise BadDataError(f"{both}: the {column} of {n_other:,} events is not the same in both")
+    columns, others = aligned.observables or {}, reference.observables or {}
+    for column in columns.keys() & others.keys():
+        one, other = (np.asarray(each[column], np.float64) for each in (columns, others))
+        n_other = np.count_nonzero((one != other) & ~(np.isnan(one) & np.isnan(other)))
+        if n_other:
+            raise BadDataError(
+                f"{both} hold scores of different events ({n_other:,} of {len(reference):,} have the same file name "
+                f"and row but another {COLUMNS[column].label}): {fix}"
+            )
+    return aligned
+
+
+def _keys(*each: Scores) -> list[npt.NDArray[np.int64]]:
+    """A number for every (file, row), the same in all of the scores."""
+    files = Names.concatenate([scores.file_names for scores in each])
+    # The place among all rows: event ids, of any size and sign, may stand for rows.
+    values, rows = np.unique(np.concatenate([scores.row for scores in each]), return_inverse=True)
+    keys = files.code.astype(np.int64) * len(values) + rows
+    return np.split(keys, np.cumsum([len(scores) for scores in each])[:-1])
 
 
 def write_scores(path: str | Path, parts: Iterable[Scores], *, provenance: dict[str, Json] | None = None) -> int:
@@ -120,8 +175,7 @@ def write_scores(path: str | Path, parts: Iterable[Scores], *, provenance: dict[
     if first is None:
         raise UsageError(f"no scores to write to {path}")
     types: dict[str, pa.DataType] = {}
-    if first.scalars is not None:
-        types |= {name: SCALARS[name] for name in first.scalars}
+    types |= {name: _TYPES[name] for name in first.observables or {}}
     if first.was_trained_on is not None:
         types[TRAINED_ON] = pa.bool_()
     if first.token_loss is not None:
@@ -132,8 +186,8 @@ def write_scores(path: str | Path, parts: Iterable[Scores], *, provenance: dict[
     with TableWriter(path, kind, {"provenance": provenance or {}}) as writer:
         for part in chain([first], stream):
             columns = identity_to_arrow(part) | {"score": pa.array(part.score)}
-            for name, values in (part.scalars or {}).items():
-                columns[name] = pa.array(values, SCALARS[name])
+            for name, values in (part.observables or {}).items():
+                columns[name] = pa.array(values, _TYPES[name])
             if part.was_trained_on is not None:
                 columns[TRAINED_ON] = pa.array(part.was_trained_on)
             if part.token_loss is not None:
@@ -155,8 +209,11 @@ def stream_scores(path: str | Path, *, chunk_events: int = 200_000) -> Iterator[
         If a file is missing or damaged, or holds something else, or a label is none.
     """
     for part in table_files(path):
-        if _is_plain(part):
-            yield from _stream_plain(part, chunk_events)
+        if is_plain(part):
+            n_read = 0
+            for columns in stream_plain(part, _TYPES, chunk_events):
+                yield _from_plain(columns, n_read, part)
+                n_read += len(columns["score"])
             continue
         with open_table(part, SCORES_TABLE) as (file, _):
             for batch in file.iter_batches(chunk_events):
@@ -167,17 +224,17 @@ def stream_scores(path: str | Path, *, chunk_events: int = 200_000) -> Iterator[
 
 def origin_of_file(path: Path) -> dict[str, Json]:
     """Provenance of a scores file; empty for one that unmask did not write."""
-    if _is_plain(path):
+    if is_plain(path):
         return {}
-    with open_table(path, SCORES_TABLE) as (_, facts):
-        return dict(facts.get("provenance") or {})
+    with open_table(path, SCORES_TABLE) as (_, metadata):
+        return dict(metadata.get("provenance") or {})
 
 
 def _check_labels(label: npt.NDArray[Any], path: Path) -> None:
     wrong = label[~np.isin(label, list(LABEL_NAMES))]
     if len(wrong):
         raise BadDataError(
-            f"label {wrong[0]:g}, first of {len(wrong):,} that are not accepted; accepted: {_ACCEPTED_LABELS}",
+            f"label {wrong[0]:g}, first of {len(wrong):,} that are not accepted; accepted: {ACCEPTED_LABELS}",
             path=path,
         )
 
@@ -191,90 +248,27 @@ def _from_arrow(batch: pa.RecordBatch) -> Scores:
     return Scores(
         score=batch["score"].to_numpy(),
         token_loss=token_loss,
-        scalars={name: batch[name].to_numpy() for name in SCALARS if name in there} or None,
+        observables={name: batch[name].to_numpy() for name in COLUMNS if name in there} or None,
         was_trained_on=batch[TRAINED_ON].to_numpy(zero_copy_only=False) if TRAINED_ON in there else None,
         **identity_from_arrow(batch),
     )
 
 
-def _is_plain(path: Path) -> bool:
-    """Whether a file is one of scores that unmask did not write."""
-    if path.suffix.lower() == ".csv":
-        return True
-    try:
-        return METADATA_KEY not in (pq.read_schema(path).metadata or {})
-    except (pa.ArrowException, OSError):
-        return False  # reading it as a table says what is wrong
-
-
-def _stream_plain(path: Path, chunk_events: int) -> Iterator[Scores]:
-    n_read = 0
-    try:
-        for batch in _plain_batches(path, chunk_events):
-            yield _from_plain(batch, n_read, path)
-            n_read += len(batch)
-    except UnmaskError:
-        raise
-    except FileNotFoundError:
-        raise ArtifactError("no such file", path=path) from None
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise BadDataError(f"cannot be read ({' '.join(str(error).split())})", path=path) from None
-
-
-def _plain_batches(path: Path, chunk_events: int) -> Iterator[pa.RecordBatch]:
-    if path.suffix.lower() != ".csv":
-        with pq.ParquetFile(path, pre_buffer=False) as file:
-            yield from file.iter_batches(chunk_events, columns=_plain_columns(file.schema_arrow.names, path))
-        return
-    with csv.open_csv(path) as reader:
-        wanted = _plain_columns(reader.schema.names, path)
-    # A number that must be whole may be written as 3.0.
-    types = {name: pa.float64() if name in SCALARS else _PLAIN_TYPES[name] for name in wanted}
-    with csv.open_csv(path, convert_options=csv.ConvertOptions(include_columns=wanted, column_types=types)) as reader:
-        yield from reader
-
-
-def _plain_columns(names: list[str], path: Path) -> list[str]:
-    missing = [name for name in _NEEDED if name not in names]
-    if missing:
-        raise BadDataError(
-            f"no column {' and no column '.join(missing)} (found: {', '.join(names[:10])}): scores that unmask did not "
-            f"write need the columns score and label; labels are {_ACCEPTED_LABELS}",
-            path=path,
-        )
-    found = [name for name in _PLAIN_TYPES if name in names]
-    twice = [name for name in found if names.count(name) > 1]
-    if twice:
-        raise BadDataError(f"has more than one column {twice[0]}", path=path)
-    return found
-
-
-def _from_plain(batch: pa.RecordBatch, first_row: int, path: Path) -> Scores:
-    found: dict[str, Any] = {}
-    for name in batch.schema.names:
-        try:
-            column = batch[name].cast(_PLAIN_TYPES[name])
-        except pa.ArrowException as error:
-            raise BadDataError(f"column {name}: {error}", path=path) from None
-        n_missing = column.is_null(nan_is_null=True).sum().as_py() or 0
-        if n_missing:
-            raise BadDataError(f"column {name}: {n_missing:,} values are missing or NaN", path=path)
-        is_text = pa.types.is_string(column.type)
-        found[name] = words_from_arrow(column.dictionary_encode()) if is_text else column.to_numpy()
-    n = len(batch)
-    row = found.get("row", found.get("event_id", np.arange(first_row, first_row + n)))
-    _check_labels(found["label"], path)
-    label = found["label"].astype(np.int8)
+def _from_plain(columns: dict[str, Any], first_row: int, path: Path) -> Scores:
+    n = len(columns["score"])
+    row = columns.get("row", columns.get("event_id", np.arange(first_row, first_row + n)))
+    _check_labels(columns["label"], path)
+    label = columns["label"].astype(np.int8)
     return Scores(
-        score=found["score"],
+        score=columns["score"],
         row=row,
-        event_id=found.get("event_id", row),
+        event_id=columns.get("event_id", row),
         # Files of scores have other names than one another; the events in them need not.
-        file_names=found.get("file", Names.constant("", n)),
-        process_names=found.get("process", Names((label % 3).astype(np.int32), tuple(LABEL_NAMES.values()))),
+        file_names=columns.get("file", Names.constant("", n)),
+        process_names=columns.get("process", Names((label % 3).astype(np.int32), tuple(LABEL_NAMES.values()))),
         label=label,
-        weight=found.get("weight", np.ones(n)),
-        scalars={name: found[name] for name in SCALARS if name in found} or None,
+        weight=columns.get("weight", np.ones(n)),
+        observables={name: columns[name] for name in COLUMNS if name in columns} or None,
     )
 
 
@@ -289,26 +283,26 @@ def read_scores(path: str | Path) -> Scores:
 def concatenate_scores(parts: Sequence[Scores]) -> Scores:
     """Put scores one after the other.
 
-    Token losses, or a trivial score, that some of them lack, the whole lacks. What is known of the training of some is
+    Token losses, or an observable, that some of them lack, the whole lacks. What is known of the training of some is
     kept: of the events of the others it is not known that they were trained on.
     """
     losses = [part.token_loss for part in parts if part.token_loss is not None]
-    scalars = [part.scalars or {} for part in parts]
+    observables = [part.observables or {} for part in parts]
     is_known = any(part.was_trained_on is not None for part in parts)
     trained_on = [np.zeros(len(part), np.bool_) if (of := part.was_trained_on) is None else of for part in parts]
+
+    def joined(name: str) -> Any:
+        return np.concatenate([getattr(part, name) for part in parts])
+
     return Scores(
-        score=np.concatenate([part.score for part in parts]),
-        row=np.concatenate([part.row for part in parts]),
-        event_id=np.concatenate([part.event_id for part in parts]),
+        **{name: joined(name) for name in ("score", "row", "event_id", "label", "weight")},
         file_names=Names.concatenate([part.file_names for part in parts]),
         process_names=Names.concatenate([part.process_names for part in parts]),
-        label=np.concatenate([part.label for part in parts]),
-        weight=np.concatenate([part.weight for part in parts]),
         token_loss=np.concatenate(losses) if len(losses) == len(parts) else None,
-        scalars={
-            name: np.concatenate([each[name] for each in scalars])
-            for name in SCALARS
-            if all(name in each for each in scalars)
+        observables={
+            name: np.concatenate([each[name] for each in observables])
+            for name in COLUMNS
+            if all(name in each for each in observables)
         }
         or None,
         was_trained_on=np.concatenate(trained_on) if is_known else None,

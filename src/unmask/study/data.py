@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from unmask.artifacts import Json, provenance
 from unmask.errors import BadDataError, UsageError
-from unmask.evaluation.ranked_scores import n_effective
 from unmask.events.checks import BadEvents
 from unmask.events.columns import Names
 from unmask.events.event_set import BACKGROUND, LABEL_NAMES, SIGNAL, UNKNOWN, EventSet, concatenate_events
@@ -22,6 +21,7 @@ from unmask.io.kinds import Kind
 from unmask.io.parquet import EventsWriter
 from unmask.io.read import ReadOptions, check_distinct_names, check_is_file, stream_events
 from unmask.io.sample import STUDIES, sample_path
+from unmask.scores.intervals import n_effective
 from unmask.study.configurations import Study
 from unmask.study.stages import StudyReporter
 

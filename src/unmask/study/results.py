@@ -1,56 +1,55 @@
-"""What a study ends with: metrics, tables, figures and one report."""
+"""Results of a study: metrics, tables, figures and one report."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from unmask.artifacts import atomic_path
 from unmask.detectors import load_detector
 from unmask.detectors.contrast import ContrastDetector
 from unmask.detectors.masked_token import MaskedTokenDetector
-from unmask.evaluation.evaluate import Evaluation
+from unmask.evaluation.evaluate import AUC, EPS_S, Evaluation
+from unmask.evaluation.table import Table
 from unmask.events.event_set import BACKGROUND, SIGNAL, concatenate_events
 from unmask.io.read import read_events
 from unmask.report.event_figures import draw_events
 from unmask.report.page import Figure, write_report
 from unmask.report.score_figures import drawable, write_score_figures
 from unmask.report.style import FORMATS, Style, svg_element, write_drawings
-from unmask.report.tables import result_files
+from unmask.report.tables import markdown_document, result_files
 from unmask.report.token_figures import draw_type_losses
 from unmask.report.training_figures import draw_training
 from unmask.scores.score_table import Scores
 from unmask.study.configurations import Study
-from unmask.study.tables import StudyTable, published_notes, study_tables
+from unmask.study.tables import published_notes, study_tables
 from unmask.study.token_drawings import token_drawings, token_types
 from unmask.tokenizers.base import Tokenizer
 
-#: The tables of a study, as the terminal shows them.
-SUMMARY = "summary.md"
+#: The main tables of a study, as the terminal shows them.
+SUMMARY = "summary.txt"
 #: Mean losses of tokens are drawn of so many test events at most.
 MAX_DRAWN_EVENTS = 10_000
 
 
 def write_results(
-    folder: Path,
-    study: Study,
-    scores: Mapping[str, Scores],
-    found: Evaluation,
-    costs: StudyTable,
-    *,
-    style: Style = "plain",
+    folder: Path, study: Study, scores: Mapping[str, Scores], evaluation: Evaluation, costs: Table, style: Style
 ) -> None:
     """Write metrics, tables and figures of detectors to a folder."""
-    tables = [*study_tables(found, study), *([costs] if costs.rows else [])]
-    notes = [*published_notes(found, study), *found.notes]
-    texts = [f"## {table.title}\n\n{table.markdown()}\n" for table in tables]
-    summary = "".join([*texts, *(f"- {note}\n" for note in notes)])
-    latex = "\n".join(table.latex() for table in tables)
-    contents = {SUMMARY: summary, "summary.tex": latex, **result_files(found, study.channel)}
+    verdicts = evaluation.verdict_tables()
+    tables = [*study_tables(evaluation, study), *verdicts, *([costs] if costs.rows else [])]
+    summary = [replace(evaluation.table().only((AUC, EPS_S)), title="Test results, 95% CL"), *verdicts[:1]]
+    texts = {
+        SUMMARY: "\n\n".join(table.terminal() for table in summary) + "\n",
+        "summary.md": markdown_document(tables, [*published_notes(evaluation, study), *evaluation.notes]),
+        "summary.tex": "\n".join(table.latex() for table in tables),
+        **result_files(evaluation, study.channel),
+    }
     drawn = drawable(scores)
     with atomic_path(folder) as scratch:
         scratch.mkdir()
-        for name, text in contents.items():
+        for name, text in texts.items():
             (scratch / name).write_text(text, encoding="utf-8")
         if drawn:
             write_score_figures(scratch / "figures", drawn, style=style)
@@ -89,25 +88,24 @@ def write_study_report(
     out: Path,
     study: Study,
     scores: Sequence[Path],
-    found: Evaluation | None,
+    evaluation: Evaluation | None,
     figures: Mapping[str, Path],
     *,
     title: str,
-    style: Style = "plain",
+    style: Style,
 ) -> None:
     """Write one HTML file on all detectors: the tables of the study first, then all that a report holds.
 
-    ``found`` is of those of ``scores`` that have signal; ``figures`` are folders by the names of detectors.
+    ``evaluation`` is of those of ``scores`` that have signal; ``figures`` are folders by the names of detectors.
     """
-    notes, tables = [], []
-    if found:
-        notes = published_notes(found, study)
-        trivial = frozenset(row.name for row in found.rows if row.kind == "trivial")
-        # A summary without published numbers would only repeat what a report has anyway.
-        tables = [table.for_report(trivial) for table in list(study_tables(found, study))[0 if notes else 1 :]]
+    notes = published_notes(evaluation, study) if evaluation else []
+    # Without published numbers the first table would only repeat what a report has anyway.
+    tables = study_tables(evaluation, study)[0 if notes else 1 :] if evaluation else []
     drawn = []
     for i, (name, folder) in enumerate(figures.items(), start=1):
         for path in sorted(folder.glob("*.svg")):
             caption = f"{name}: {path.stem.replace('-', ' ')}"
             drawn.append(Figure(caption, svg_element(path.read_text(), f"study-{i}-{path.stem}", caption)))
-    write_report(scores, out, title=title, notes=notes, tables=tables, figures=drawn, style=style, evaluation=found)
+    write_report(
+        scores, out, title=title, notes=notes, tables=tables, figures=drawn, style=style, evaluation=evaluation
+    )

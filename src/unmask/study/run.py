@@ -18,11 +18,11 @@ from unmask.report.style import Style
 from unmask.scores.explanations import explained_path
 from unmask.scores.score_table import Scores, read_scores
 from unmask.study.configurations import Configuration, Study
-from unmask.study.costs import cost_table
 from unmask.study.data import EventFiles, EventReader
 from unmask.study.results import write_configuration_figures, write_results, write_study_report
 from unmask.study.scoring import BACKGROUND_EFFICIENCIES, N_EXPLAINED, Scorer
 from unmask.study.stages import RECORDS, Ledger, Stage, StudyReporter, run_stages
+from unmask.study.tables import cost_table
 from unmask.tokenizers import Tokenizer, load_tokenizer
 
 MARK = "study.json"
@@ -255,7 +255,7 @@ class StudyRun:
     def _make_results(self) -> None:
         scores, found = self._evaluated
         costs = cost_table({each.name: self._model(each.name) for each in self.configurations})
-        write_results(self.out / "results", self.study, scores, found, costs, style=self.style)
+        write_results(self.out / "results", self.study, scores, found, costs, self.style)
 
     @cached_property
     def _evaluated(self) -> tuple[dict[str, Scores], Evaluation]:

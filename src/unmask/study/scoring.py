@@ -9,7 +9,7 @@ from pathlib import Path
 from unmask.artifacts import MANIFEST, provenance, sha256_of_file
 from unmask.errors import BadDataError
 from unmask.io.read import stream_events
-from unmask.scores.calibration import Calibration, ScoredBy, calibrate, flag
+from unmask.scores.calibration import Calibration, ScoredBy, calibrate
 from unmask.scores.score_table import read_scores
 from unmask.study.data import check_not_trained_on
 from unmask.study.stages import StudyReporter
@@ -60,11 +60,11 @@ class Scorer:
         """Score data, and write the events above the threshold with their p-values."""
         self._score([data], out, explain=N_EXPLAINED)
         known = Calibration.load(calibration)
-        found = flag(known, [out])
-        found.write(flagged, facts=provenance(calibration=sha256_of_file(calibration / MANIFEST), scores=[out.name]))
+        found = known.flag(out)
+        found.write(flagged, metadata=provenance(calibration=sha256_of_file(calibration / MANIFEST), scores=[out.name]))
         for text in found.notes:
             self.reporter.note(f"warning: {text}")
-        flagged_weight, expected = found.scores.weight.sum(), known.achieved.value * found.weight
+        flagged_weight, expected = found.scores.weight.sum(), known.measured.value * found.weight
         self.reporter.note(
             f"{len(found.scores):,} of {found.n_events:,} events are above the threshold -> {flagged}; sum of weights "
             f"{flagged_weight:,.1f}, {expected:,.1f} expected if all are background"

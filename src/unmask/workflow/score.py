@@ -95,8 +95,16 @@ class Scoring:
         explained_path(out).unlink(missing_ok=True)
         n_events = write_scores(out, scored(), provenance=record)
         if self.explain:
-            write_explanations(out, most, detector, device=self.device, provenance=record)
+            explanations = detector.explain(most.events, device=self.device)
+            write_explanations(out, most, explanations, detector=_metadata(detector), provenance=record)
         return n_events
+
+
+def _metadata(detector: Detector) -> dict[str, Json]:
+    tokenizer = getattr(detector, "tokenizer", None)
+    of_tokenizer = {"tokenizer": {"kind": tokenizer.kind, "settings": tokenizer.settings()}} if tokenizer else {}
+    made_by = {"kind": detector.kind, "settings": detector.settings(), "fitted_on": detector.fitted_on_}
+    return made_by | of_tokenizer
 
 
 @lru_cache(maxsize=4)

@@ -24,9 +24,9 @@
   // Surprise: from pale to dark, so that it is read in grey too.
   const stops = [[255, 240, 214], [247, 178, 98], [206, 73, 46], [84, 13, 35]];
   let highest = 1;
-  function colour(surprise) {
-    if (surprise === null) return "#fff";
-    const x = Math.min(Math.max(surprise / highest, 0), 1) * (stops.length - 1);
+  function color(contribution) {
+    if (contribution === null) return "#fff";
+    const x = Math.min(Math.max(contribution / highest, 0), 1) * (stops.length - 1);
     const i = Math.min(Math.floor(x), stops.length - 2);
     return `rgb(${stops[i].map((c, k) => Math.round(c + (stops[i + 1][k] - c) * (x - i))).join(" ")})`;
   }
@@ -76,7 +76,7 @@
   // One event
   function showEvent(pValue) {
     at("event-title").textContent = `Rank ${event.rank}: ${event.process}, ${event.label}`;
-    const facts = {
+    const metadata = {
       "score": number(event.score, 4),
       ...(pValue ? { "p": pValue } : {}),
       "MET [GeV]": gev(event.met[0]),
@@ -87,8 +87,8 @@
       "row": String(event.row),
       "event id": String(event.id),
     };
-    at("event-facts").replaceChildren(
-      ...Object.entries(facts).map(([k, v]) => element("div", {}, element("dt", {}, k), element("dd", {}, v))));
+    at("event-metadata").replaceChildren(
+      ...Object.entries(metadata).map(([k, v]) => element("div", {}, element("dt", {}, k), element("dd", {}, v))));
     at("display").replaceChildren(drawEvent());
     showObjects();
   }
@@ -97,41 +97,41 @@
 
   function expectedWords(token) {
     const words = document.createDocumentFragment();
-    token[6].forEach(([text, p], i) => words.append(i ? "; " : "", texts[text], element("span", { class: "share" }, ` (${percent(p)})`)));
+    token[6].forEach(([text, p], i) => words.append(i ? "; " : "", texts[text], element("span", { class: "probability" }, ` (${percent(p)})`)));
     return words;
   }
 
-  function surpriseCell(surprise) {
+  function contributionCell(contribution) {
     const cell = document.createDocumentFragment();
-    cell.append(element("span", { class: "swatch", style: `background:${colour(surprise)}` }), number(surprise, 2));
+    cell.append(element("span", { class: "swatch", style: `background:${color(contribution)}` }), number(contribution, 2));
     return cell;
   }
 
   function showObjects() {
-    const columns = (place, name, pt, eta, phi, energy, surprise, token) => tableRow(
+    const columns = (place, name, pt, eta, phi, energy, contribution, token) => tableRow(
       ["", "", place], ["", "name", name], ["pT", "", pt], ["η", "", eta], ["φ", "", phi], ["E", "", energy],
-      ["surprise", "", surpriseCell(surprise)], ["probability", "", token ? percent(token[3]) : "–"],
+      ["contribution", "", contributionCell(contribution)], ["probability", "", token ? percent(token[3]) : "–"],
       ["model expected", "words", token ? expectedWords(token) : "–"]);
-    const rows = event.objects.map(([, name, pt, eta, phi, energy, surprise], i) =>
-      columns(String(i + 1), name, gev(pt), number(eta, 2), number(phi, 2), gev(energy), surprise, tokenOf(i)));
-    const [met, metPhi, metSurprise] = event.met;
+    const rows = event.objects.map(([, name, pt, eta, phi, energy, contribution], i) =>
+      columns(String(i + 1), name, gev(pt), number(eta, 2), number(phi, 2), gev(energy), contribution, tokenOf(i)));
+    const [met, metPhi, metContribution] = event.met;
     const ofMet = event.tokens.filter((token) => token[7] === null && texts[token[0]].startsWith("MET"));
     for (const token of ofMet) {
       const name = texts[token[0]], isPhi = name.includes("phi");
       rows.push(columns("", name, isPhi ? "" : gev(met), "", isPhi || ofMet.length === 1 ? number(metPhi, 2) : "", "", token[2], token));
     }
-    if (!ofMet.length) rows.push(columns("", "MET", gev(met), "", number(metPhi, 2), "", metSurprise, null));
+    if (!ofMet.length) rows.push(columns("", "MET", gev(met), "", number(metPhi, 2), "", metContribution, null));
     at("object-rows").replaceChildren(...rows);
     at("objects-note").hidden = !event.tokens.length;
-    const isUnjudged = [metSurprise, ...event.objects.map((object) => object[6])].every((one) => one === null);
+    const isUnjudged = [metContribution, ...event.objects.map((object) => object[6])].every((one) => one === null);
     at("object-table").classList.toggle("unjudged", isUnjudged);
     at("object-table").classList.toggle("tokenless", !event.tokens.length);
-    at("surprise-note").hidden = isUnjudged;
-    at("surprise-meaning").textContent = event.tokens.length ? "−ln of the probability that the model gave to what was there"
-      : "by how much the logarithm of the odds of an anomaly would fall without the object";
+    at("contribution-note").hidden = isUnjudged;
+    at("contribution-meaning").textContent = event.tokens.length ? "token loss, −ln of the probability that the model gave to what was there"
+      : "by how much the score falls without the object";
     at("terms").hidden = !event.terms.length;
-    at("term-rows").replaceChildren(...event.terms.map(([name, text, , surprise]) =>
-      tableRow(["", "name", name], ["", "words", minus(text)], ["surprise", "", number(surprise, 2)])));
+    at("term-rows").replaceChildren(...event.terms.map(([name, text, , contribution]) =>
+      tableRow(["", "name", name], ["", "words", minus(text)], ["contribution", "", number(contribution, 2)])));
   }
 
   function drawEvent() {
@@ -154,13 +154,13 @@
 
     // Circles of area proportional to pT, the largest behind; a minimum keeps soft objects visible.
     const hardest = Math.max(100e3, ...event.objects.map((o) => o[2]));
-    const circles = event.objects.map(([symbol, name, pt, eta, phi, , surprise], i) =>
-      ({ i, symbol, name, pt, surprise, cx: x(eta), cy: y(phi), r: Math.max(4, width / 26 * Math.sqrt(pt / hardest)) }))
+    const circles = event.objects.map(([symbol, name, pt, eta, phi, , contribution], i) =>
+      ({ i, symbol, name, pt, contribution, cx: x(eta), cy: y(phi), r: Math.max(4, width / 26 * Math.sqrt(pt / hardest)) }))
       .sort((a, b) => b.r - a.r);
     const taken = circles.map((c) => [c.cx - c.r, c.cy - c.r, c.cx + c.r, c.cy + c.r]);
 
     // The MET has a direction in phi only: an arrow along its phi, longer for a larger MET.
-    const [met, metPhi, metSurprise] = event.met, my = y(metPhi);
+    const [met, metPhi, metContribution] = event.met, my = y(metPhi);
     const length = (0.06 + 0.2 * met / Math.max(hardest, met)) * width, tail = width - right, tip = tail - length;
     svg.append(line(left, my, tip, my, { stroke: "#777", "stroke-dasharray": "1 5" }),
       line(tail, my, tip + 9, my, { stroke: "#222", "stroke-width": 2.2, "stroke-dasharray": "7 3" }),
@@ -169,8 +169,8 @@
     taken.push([tip, my - 6, tail, my + 6]);
 
     for (const c of circles) {
-      const circle = element("svg:circle", { cx: c.cx, cy: c.cy, r: c.r, fill: colour(c.surprise), stroke: "#222", "stroke-width": 1 });
-      circle.append(element("svg:title", {}, `${c.name}, pT ${gev(c.pt)} GeV, surprise ${number(c.surprise, 2)}`));
+      const circle = element("svg:circle", { cx: c.cx, cy: c.cy, r: c.r, fill: color(c.contribution), stroke: "#222", "stroke-width": 1 });
+      circle.append(element("svg:title", {}, `${c.name}, pT ${gev(c.pt)} GeV, contribution ${number(c.contribution, 2)}`));
       svg.append(circle);
     }
     const signs = { "e-": "e⁻", "e+": "e⁺", "m-": "μ⁻", "m+": "μ⁺", "g": "γ" };
@@ -187,9 +187,9 @@
       return text(best[0] + 1, best[3] - 3, words,
         { "font-size": 12.5, fill: "#111", "font-weight": 600, stroke: "#fff", "stroke-width": 3, "paint-order": "stroke" });
     };
-    const label = (name, surprise) => name + (surprise === null ? "" : " " + number(surprise, 1));
-    svg.append(place(label("MET", metSurprise), (tail + tip) / 2, my, 6));
-    for (const c of circles) svg.append(place(label(signs[c.symbol] ?? c.symbol, c.surprise), c.cx, c.cy, c.r));
+    const label = (name, contribution) => name + (contribution === null ? "" : " " + number(contribution, 1));
+    svg.append(place(label("MET", metContribution), (tail + tip) / 2, my, 6));
+    for (const c of circles) svg.append(place(label(signs[c.symbol] ?? c.symbol, c.contribution), c.cx, c.cy, c.r));
     return svg;
   }
 
@@ -202,30 +202,30 @@
     at("walk-place").textContent = `token ${masked + 1} of ${tokens.length}`;
     at("previous").disabled = masked === 0;
     at("next").disabled = masked === tokens.length - 1;
-    at("tokens").replaceChildren(...tokens.map(([name, , surprise, , , , , object], i) => {
+    at("tokens").replaceChildren(...tokens.map(([name, , tokenLoss, , , , , object], i) => {
       const isMasked = i === masked;
       const detail = object !== null ? `${gev(event.objects[object][2], 0)} GeV, η ${number(event.objects[object][3], 1)}`
         : texts[name] === "MET" ? `${gev(event.met[0], 0)} GeV`
         : texts[name].startsWith("MET") ? number(event.met[1], 2) : "";
       const button = element("button", { type: "button", "aria-label": `Mask token ${i + 1}, ${texts[name]}` },
         element("b", {}, isMasked ? "[masked]" : texts[name]), element("span", {}, isMasked ? "?" : detail || "\u00a0"),
-        element("span", {}, `surprise ${number(surprise, 1)}`));
+        element("span", {}, `token loss ${number(tokenLoss, 1)}`));
       if (isMasked) button.setAttribute("aria-current", "true");
       button.addEventListener("click", () => step(i));
       return element("li", {}, button);
     }));
-    const [name, text, surprise, probability, found, foundProbability, expected] = tokens[masked];
-    const largest = Math.max(foundProbability, ...expected.map((guess) => guess[1]), 1e-12);
+    const [name, text, tokenLoss, probability, observed, observedProbability, expected] = tokens[masked];
+    const largest = Math.max(observedProbability, ...expected.map((guess) => guess[1]), 1e-12);
     const row = (words, p) =>
       tableRow(["", "text", words], ["", "", percent(p)],
         ["", "", element("div", { class: "bar", style: `width:${Math.max(0.5, (100 * p) / largest)}%` })]);
-    const foundRow = row(`found: ${texts[found]}`, foundProbability);
-    foundRow.className = "found";
+    const observedRow = row(`observed: ${texts[observed]}`, observedProbability);
+    observedRow.className = "observed";
     at("masked").replaceChildren(
       element("p", {}, element("strong", {}, `Under the mask: ${texts[name]}. `), ["empty slot", texts[text]].includes(texts[name]) ? "" : `${texts[text]}.`),
-      element("p", {}, `Probability of exactly this token ${percent(probability)}, surprise ${number(surprise, 2)}.`),
+      element("p", {}, `Probability of exactly this token ${percent(probability)}, token loss ${number(tokenLoss, 2)}.`),
       element("table", {}, element("tbody", {},
-        ...expected.map(([words, p]) => row(`expected: ${texts[words]}`, p)), foundRow)));
+        ...expected.map(([words, p]) => row(`expected: ${texts[words]}`, p)), observedRow)));
   }
 
   function step(i) {

@@ -1,0 +1,80 @@
+"""Measured numbers with confidence intervals, and the effective numbers of weighted events behind them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, log10
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import betainccinv, betaincinv
+
+from unmask.errors import BadDataError
+
+FloatArray = npt.NDArray[np.float64]
+
+#: Confidence level of all intervals.
+CONFIDENCE = 0.95
+#: Fewer background events (effective) above a threshold than this do not support a working point.
+MIN_BACKGROUND_EVENTS = 10
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A measured number and its confidence interval; as text with as many digits as the interval bears.
+
+    >>> str(Estimate(0.98012, 0.9789, 0.9812)), str(Estimate(0.00213, 0.0011, 0.0034))
+    ('0.9801 [0.9789, 0.9812]', '0.0021 [0.0011, 0.0034]')
+    """
+
+    value: float
+    low: float
+    high: float
+
+    def texts(self, sign: str = "") -> tuple[str, str]:
+        """The value and its interval, with two digits of the interval's width: three to six after the point."""
+        width, least = self.high - self.low, 3 if abs(self.value) < 100 else 0
+        digits = min(max(ceil(-log10(width)) + 1, least), 6) if width > 0 else 4
+        value, low, high = (f"{number:{sign}.{digits}f}" for number in (self.value, self.low, self.high))
+        return value, f"[{low}, {high}]"
+
+    def __str__(self) -> str:
+        return " ".join(self.texts())
+
+
+def clopper_pearson(n_passed: FloatArray, n: FloatArray | float) -> tuple[FloatArray, FloatArray]:
+    """Interval of the efficiency of ``n`` trials, ``n_passed`` of which pass; both may be effective numbers.
+
+    >>> low, high = clopper_pearson(np.array([0.0, 5.0]), 10)
+    >>> low.round(3), high.round(3)
+    (array([0.   , 0.187]), array([0.308, 0.813]))
+    """
+    tail = (1 - CONFIDENCE) / 2
+    with np.errstate(invalid="ignore"):
+        low = np.where(n_passed > 0, betaincinv(n_passed, n - n_passed + 1, tail), 0.0)
+        high = np.where(n_passed < n, betainccinv(n_passed + 1, n - n_passed, tail), 1.0)
+    return low, high
+
+
+def n_effective(weights: FloatArray) -> float:
+    """Number of events of equal weight that fluctuate as much."""
+    return float(weights.sum() ** 2 / (weights**2).sum())
+
+
+def variance_of_efficiency(efficiency: Any, square_inside: Any, square: Any) -> Any:
+    """Variance of a weighted efficiency, from sums of squared weights (that add up to 1) inside and in all."""
+    return square_inside * (1 - efficiency) ** 2 + (square - square_inside) * efficiency**2
+
+
+def check_finite(values: npt.NDArray[np.float64], name: str = "scores") -> None:
+    """Refuse NaN and infinity.
+
+    Raises
+    ------
+    BadDataError
+        If there are any.
+    """
+    n_bad = np.count_nonzero(~np.isfinite(values))
+    if n_bad:
+        raise BadDataError(f"{n_bad:,} of {len(values):,} {name} are NaN or infinite")

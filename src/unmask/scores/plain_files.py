@@ -1,0 +1,89 @@
+"""Scores files that unmask did not write: the columns of a Parquet or CSV file, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import csv
+
+from unmask.errors import ArtifactError, BadDataError, UnmaskError
+from unmask.events.columns import words_from_arrow
+from unmask.tables import METADATA_KEY
+
+ACCEPTED_LABELS = "-1 (unknown), 0 (background), 1 (signal)"
+_NEEDED = ("score", "label")
+_TYPES: dict[str, pa.DataType] = {
+    **dict.fromkeys((*_NEEDED, "weight"), pa.float64()),
+    **dict.fromkeys(("row", "event_id"), pa.int64()),
+    **dict.fromkeys(("file", "process"), pa.string()),
+}
+
+
+def is_plain(path: Path) -> bool:
+    """Whether a file of scores is one that unmask did not write."""
+    if path.suffix.lower() == ".csv":
+        return True
+    try:
+        return METADATA_KEY not in (pq.read_schema(path).metadata or {})
+    except (pa.ArrowException, OSError):
+        return False  # reading it as a table says what is wrong
+
+
+def stream_plain(path: Path, optional: Mapping[str, pa.DataType], chunk_events: int) -> Iterator[dict[str, Any]]:
+    """Yield the columns of a file in chunks, by name; it must have the columns ``score`` and ``label``.
+
+    Further columns are read if they identify events or are among the ``optional``.
+    """
+    types = _TYPES | dict(optional)
+    try:
+        for batch in _batches(path, types, chunk_events):
+            yield {name: _column(batch, name, types[name], path) for name in batch.schema.names}
+    except UnmaskError:
+        raise
+    except FileNotFoundError:
+        raise ArtifactError("no such file", path=path) from None
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise BadDataError(f"cannot be read ({' '.join(str(error).split())})", path=path) from None
+
+
+def _batches(path: Path, types: Mapping[str, pa.DataType], chunk_events: int) -> Iterator[pa.RecordBatch]:
+    if path.suffix.lower() != ".csv":
+        with pq.ParquetFile(path, pre_buffer=False) as file:
+            yield from file.iter_batches(chunk_events, columns=_known(file.schema_arrow.names, types, path))
+        return
+    with csv.open_csv(path) as reader:
+        names = _known(reader.schema.names, types, path)
+    # A number that must be whole may be written as 3.0.
+    read_as = {name: types[name] if name in _TYPES else pa.float64() for name in names}
+    with csv.open_csv(path, convert_options=csv.ConvertOptions(include_columns=names, column_types=read_as)) as reader:
+        yield from reader
+
+
+def _known(names: list[str], types: Mapping[str, pa.DataType], path: Path) -> list[str]:
+    missing = [name for name in _NEEDED if name not in names]
+    if missing:
+        raise BadDataError(
+            f"no column {' and no column '.join(missing)} (found: {', '.join(names[:10])}): scores that unmask did not "
+            f"write need the columns score and label; labels are {ACCEPTED_LABELS}",
+            path=path,
+        )
+    known = [name for name in types if name in names]
+    repeated = [name for name in known if names.count(name) > 1]
+    if repeated:
+        raise BadDataError(f"has more than one column {repeated[0]}", path=path)
+    return known
+
+
+def _column(batch: pa.RecordBatch, name: str, kind: pa.DataType, path: Path) -> Any:
+    try:
+        column = batch[name].cast(kind)
+    except pa.ArrowException as error:
+        raise BadDataError(f"column {name}: {error}", path=path) from None
+    n_missing = column.is_null(nan_is_null=True).sum().as_py() or 0
+    if n_missing:
+        raise BadDataError(f"column {name}: {n_missing:,} values are missing or NaN", path=path)
+    return words_from_arrow(column.dictionary_encode()) if pa.types.is_string(kind) else column.to_numpy()
