@@ -66,7 +66,7 @@ def _tail(name: str, background: Scores, scores: Scores) -> BackgroundTail:
         raise BadDataError(f"{name}: some scores are NaN or infinite")
     # Without a file name, as in files that unmask did not write, a row says nothing of what the event is.
     has_file = np.array([word != "" for word in background.file_names.words])[background.file_names.code]
-    n_tested = np.count_nonzero(has_file & np.isin(background.event_key, scores.event_key))
+    n_tested = int(np.count_nonzero(has_file & np.isin(background.event_key, scores.event_key)))
     for n_known, what in ((background.n_trained_on, "training events of the detector"), (n_tested, "also scored")):
         if is_leak(n_known, n):
             raise UsageError(
