@@ -185,7 +185,7 @@ def test_the_default_is_trained_scored_and_explained(events: Path, tmp_path: Pat
     found = read_scores(scores)
     assert np.median(found.score[found.label == 1]) > np.quantile(found.score[found.label == 0], 0.9)
     first = json.loads((tmp_path / "scores.explained.json").read_text())["events"][0]
-    assert all(isinstance(one["surprise"], float) for one in first["objects"])
+    assert all(isinstance(one["contribution"], float) for one in first["objects"])
 
 
 def test_list_names_presets_tokenizers_and_detectors() -> None:

@@ -41,7 +41,7 @@ from unmask import load_sample
 from unmask.detectors.trivial import TrivialDetector
 from unmask.evaluation.untrained import untrained_scores
 from unmask.events.summary import EventSummary
-from unmask.report.event_figures import draw_events
+from unmask.report.other_figures import draw_events
 from unmask.scores.score_table import Scores
 events = load_sample("gluino")[::50]
 scores = Scores.of(events, np.zeros(len(events)))

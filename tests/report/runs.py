@@ -14,7 +14,7 @@ from unmask.scores.score_table import Scores, write_scores
 
 
 class Explainer:
-    """Explains as a detector does: an object is the more surprising the harder it is."""
+    """Explains as a detector does: the harder an object, the more it contributes."""
 
     metadata: ClassVar = {"kind": "toy", "settings": {"hardness": 1}, "fitted_on": None}
 
@@ -54,7 +54,7 @@ class TermsOnly(Explainer):
 
 
 class ObjectsOnly(Explainer):
-    """A detector that knows how surprising objects are, but has no tokens."""
+    """A detector that knows contributions of objects, but has no tokens."""
 
     def _explain(self, events: EventSet, i: int) -> Explanation:
         return Explanation(super()._explain(events, i).object_contribution)

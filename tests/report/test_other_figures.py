@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 
+from unmask.events.objects import MET_TYPE
 from unmask.events.observables import OBSERVABLES
 from unmask.io.sample import load_sample
-from unmask.report.event_figures import draw_events
-from unmask.report.token_figures import (
-    MET_TYPE,
+from unmask.report.other_figures import (
     draw_closure,
     draw_code_usage,
+    draw_events,
     draw_token_occurrence,
+    draw_training,
     draw_type_losses,
     mean_type_losses,
 )
-from unmask.report.training_figures import draw_training
 from unmask.training import EpochRecord
 
 
@@ -96,7 +96,7 @@ def test_loss_by_type_of_object() -> None:
     background, signal = axis.containers
     assert np.allclose(
         signal[0].get_ydata(),
-        [found[0] for found in mean_type_losses(loss[is_signal], types[is_signal], weight[is_signal]).values()],
+        [mean for mean, _ in mean_type_losses(loss[is_signal], types[is_signal], weight[is_signal]).values()],
     )
     assert (signal[0].get_ydata() - background[0].get_ydata()).mean() == pytest.approx(2, abs=0.4)
     assert signal[0].get_marker() != background[0].get_marker()

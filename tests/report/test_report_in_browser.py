@@ -113,7 +113,7 @@ def test_objects_are_where_they_are(page: Page, explained: list[ExplainedEvent])
         for title, circle in zip(titles, page.locator("#display circle").all(), strict=True)
     }
     drawn = [
-        (object_, found[f"{object_.name}, pT {object_.pt_mev / 1e3:.1f} GeV, surprise {object_.contribution:.2f}"])
+        (object_, found[f"{object_.name}, pT {object_.pt_mev / 1e3:.1f} GeV, contribution {object_.contribution:.2f}"])
         for object_ in event.objects
     ]
     (a, (xa, ya, ra)), (b, (xb, yb, _)) = drawn[0], drawn[-1]

@@ -57,7 +57,7 @@ def test_fewer_events_than_asked_for_are_all_kept(make_events: MakeEvents) -> No
     assert most.n_scored == 3
 
 
-def test_surprises_are_the_losses_of_the_score(detector: MaskedTokenDetector, make_events: MakeEvents) -> None:
+def test_contributions_are_the_losses_of_the_score(detector: MaskedTokenDetector, make_events: MakeEvents) -> None:
     events = make_events(20, seed=5)
     losses = detector.token_losses(events)
     for i, explanation in enumerate(detector.explain(events)):
@@ -98,7 +98,7 @@ def test_expectations_are_the_probabilities_of_the_model_in_words(
     assert explanation.tokens[-3].text.endswith(" GeV")
 
 
-def test_surprise_of_padding_belongs_to_the_number_of_objects(
+def test_loss_of_padding_belongs_to_the_number_of_objects(
     detector: MaskedTokenDetector, make_events: MakeEvents
 ) -> None:
     events = make_events(5, seed=7)

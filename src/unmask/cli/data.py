@@ -37,7 +37,7 @@ def inspect(
     stream: Iterable[EventSet] = reading.stream()
     if figure:
         from unmask.events.event_set import concatenate_events
-        from unmask.report.event_figures import draw_events
+        from unmask.report.other_figures import draw_events
 
         stream = list(stream)
         draw_events(concatenate_events(stream)).write(figure)

@@ -26,9 +26,9 @@ _BATCH_EVENTS = 32
 def explain_masked_tokens(
     detector: MaskedTokenDetector, events: EventSet, *, device: str = "auto"
 ) -> list[Explanation]:
-    """Mask each token of each event in turn, and say how surprising it was and what was expected instead.
+    """Mask each token of each event in turn, and give its loss and what was expected instead.
 
-    The surprises are the losses of which the score is made. Those of padding, where it is predicted, belong to the
+    The contributions are the losses of which the score is made. Those of padding, where it is predicted, belong to the
     number of objects: they are added up in a term of that name, and of the tokens only the first empty slot is listed.
     """
     words = _Words(detector.tokenizer)

@@ -15,9 +15,9 @@ from unmask.evaluation.metrics import overlap_area, score_bins
 from unmask.evaluation.roc import RankedScores, Roc, highest_at, roc_curve, roc_replicas
 from unmask.events.event_set import SIGNAL
 from unmask.report.style import (
-    BACKGROUND_COLOUR,
+    BACKGROUND_COLOR,
     FORMATS,
-    SIGNAL_COLOUR,
+    SIGNAL_COLOR,
     Drawing,
     Style,
     legend_below,
@@ -149,12 +149,12 @@ def draw_score_histogram(
     background, signal = (-np.diff(above[point]) for above in (roc.background_efficiency, roc.signal_efficiency))
     with new_figure(1, 1, (5.5, 4), style=style) as (drawing, axes):
         axis = axes[0, 0]
-        for shares, of, colour, look in (
-            (background, "background", BACKGROUND_COLOUR, {"fill": True, "alpha": 0.5}),
-            (signal, "signal", SIGNAL_COLOUR, {"linewidth": 1.4}),
+        for shares, of, color, look in (
+            (background, "background", BACKGROUND_COLOR, {"fill": True, "alpha": 0.5}),
+            (signal, "signal", SIGNAL_COLOR, {"linewidth": 1.4}),
         ):
             n_events = np.count_nonzero(is_signal == (of == "signal"))
-            axis.stairs(shares, edges, color=colour, **look, label=f"{of} ({n_events:,} events)")
+            axis.stairs(shares, edges, color=color, **look, label=f"{of} ({n_events:,} events)")
         hatched = {"fill": True, "facecolor": "none", "edgecolor": "0.2", "hatch": "////", "linewidth": 0}
         axis.stairs(np.minimum(background, signal), edges, **hatched, label=f"overlap area {overlap:.3f}")
         axis.axvline(threshold, color="0.1", linestyle="--", label=f"threshold {threshold:.4g} (largest TPR - FPR)")

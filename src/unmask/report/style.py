@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 Style = Literal["plain", "atlas", "cms"]
 STYLES: tuple[Style, ...] = get_args(Style)
 FORMATS = ("png", "pdf", "svg")
-BACKGROUND_COLOUR = "#3f90da"
-SIGNAL_COLOUR = "#bd1f01"
+BACKGROUND_COLOR = "#3f90da"
+SIGNAL_COLOR = "#bd1f01"
 
 _PLAIN: dict[str, Any] = {
     "axes.grid": True,
@@ -37,7 +37,7 @@ _PLAIN: dict[str, Any] = {
     # in their styles text becomes outlines.
     "svg.fonttype": "none",
     "pdf.fonttype": 42,
-    # Told apart with any kind of colour vision (arXiv:2107.02270).
+    # Told apart with any kind of color vision (arXiv:2107.02270).
     "axes.prop_cycle": "cycler(color=['3f90da', 'ffa90e', 'bd1f01', '832db6', 'a96b59', 'e76300', '717581', '94a4a2'])",
 }
 # The styles of the experiments are made for one large panel; these sizes are those of print, for any number of them.
@@ -62,7 +62,7 @@ _ALWAYS: dict[str, Any] = {
     "legend.handlelength": 2.8,  # long enough to tell the line styles
     "svg.hashsalt": "unmask",
 }
-# Lines differ in style too, for those who see or print no colours.
+# Lines differ in style too, for those who see or print no colors.
 _LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (3, 1)), (0, (1, 3)))
 # Figures drawn twice from the same numbers are the same files.
 _NO_DATE: dict[str, dict[str, Any]] = {
@@ -164,19 +164,19 @@ def name_simulation(drawing: Drawing, axis: Axes) -> None:
 
 
 def line_styles() -> Iterator[dict[str, Any]]:
-    """Give colours and line styles, without end; called within a figure's block.
+    """Give colors and line styles, without end; called within a figure's block.
 
     No pair of them comes twice before all have come (64 in the plain style).
     """
     import matplotlib as mpl
     from matplotlib.colors import to_rgb
 
-    def brightness(colour: str) -> float:
-        red, green, blue = to_rgb(colour)
+    def brightness(color: str) -> float:
+        red, green, blue = to_rgb(color)
         return 0.299 * red + 0.587 * green + 0.114 * blue
 
     # A light yellow would not be seen on white.
-    dark = [colour for colour in mpl.rcParams["axes.prop_cycle"].by_key()["color"] if brightness(colour) < 0.75]
+    dark = [color for color in mpl.rcParams["axes.prop_cycle"].by_key()["color"] if brightness(color) < 0.75]
     period = lcm(len(dark), len(_LINES))  # after which both lists together would repeat
     for i in count():
         yield {"color": dark[i % len(dark)], "linestyle": _LINES[(i + i // period) % len(_LINES)]}

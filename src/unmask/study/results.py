@@ -14,13 +14,11 @@ from unmask.evaluation.evaluate import AUC, EPS_S, Evaluation
 from unmask.evaluation.table import Table
 from unmask.events.event_set import BACKGROUND, SIGNAL, concatenate_events
 from unmask.io.read import read_events
-from unmask.report.event_figures import draw_events
+from unmask.report.other_figures import draw_events, draw_training, draw_type_losses
 from unmask.report.page import Figure, write_report
 from unmask.report.score_figures import drawable, write_score_figures
 from unmask.report.style import FORMATS, Style, svg_element, write_drawings
 from unmask.report.tables import markdown_document, result_files
-from unmask.report.token_figures import draw_type_losses
-from unmask.report.training_figures import draw_training
 from unmask.scores.score_table import Scores
 from unmask.study.configurations import Study
 from unmask.study.tables import published_notes, study_tables
