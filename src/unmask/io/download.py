@@ -6,7 +6,6 @@ checksums, with which the folder serves without a network.
 
 from __future__ import annotations
 
-import logging
 import os
 import shlex
 import shutil
@@ -18,38 +17,25 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from hashlib import file_digest
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from unmask.artifacts import atomic_path, sha256_of_file
 from unmask.errors import BadDataError, UnmaskError, UsageError, nearest
 
 if TYPE_CHECKING:
-    from io import BufferedReader
-
     from pooch import Pooch
 
 #: Environment variable with the folder to use instead of the user's cache.
 DATA_DIR_VARIABLE = "UNMASK_DATA_DIR"
+#: Called with the name of a file, its bytes that are here, and its size.
+Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class Study:
-    """A public data set.
-
-    Attributes
-    ----------
-    record
-        Number of the Zenodo record.
-    description
-        What it holds, in a line.
-    pattern
-        Which files of the record are fetched.
-    members
-        Which files are unpacked from its tar archives, as a pattern of paths within the archive.
-    """
+    """A public data set: a Zenodo record, which of its files are fetched, and which members of its tar archives."""
 
     record: int
-    description: str
     pattern: str = "*"
     members: str = "*"
 
@@ -64,27 +50,15 @@ class Study:
 
 
 STUDIES = {
-    "gluino": Study(
-        3961917,
-        "Dark Machines channel 2b: Standard Model background and signals, among them gluino pairs (1 TeV)",
-        pattern="training_files.tar",
-        members="chan2b/*",
-    ),
-    "darkmachines": Study(3961917, "Dark Machines challenge: background and signals of channels 1, 2a, 2b and 3"),
-    "darkmachines-secret": Study(4443151, "Dark Machines challenge: the secret data of channels 1, 2a, 2b and 3"),
-    "darkmachines-processes": Study(3685861, "Dark Machines simulated LHC events, not split into channels"),
+    "gluino": Study(3961917, "training_files.tar", "chan2b/*"),  # background, and signals such as gluino pairs
+    "darkmachines": Study(3961917),  # channels 1, 2a, 2b and 3 of the challenge
+    "darkmachines-secret": Study(4443151),
+    "darkmachines-processes": Study(3685861),  # simulated events, not split into channels
 }
 
 
-#: Called with the name of a file, its bytes that are here, and its size.
-Progress = Callable[[str, int, int], None]
-
-
 def list_study(study: str, *, directory: str | Path | None = None, pattern: str | None = None) -> dict[str, str]:
-    """Names and checksums of the files that :func:`download_study` would fetch; the parameters are the same.
-
-    Without a network, these are those of the last download to ``directory``.
-    """
+    """Names and checksums of the files that :func:`download_study` would fetch; the parameters are the same."""
     chosen = _study(study)
     store = _store(chosen, directory)
     return {name: str(store.registry[name]) for name in _select(chosen, store, pattern)}
@@ -95,8 +69,8 @@ def download_study(
 ) -> list[Path]:
     """Fetch the files of a public study that are not here yet, and give the paths of its data.
 
-    Every file is checked against the checksum that the record states, also one that is here already. Tar archives are
-    unpacked into a folder beside them; a file there that is not as in its archive is unpacked again.
+    Every file is checked against the checksum of the record, also one that is here already. Tar archives are unpacked
+    into a folder beside them; a file there that is not as in its archive is unpacked again.
 
     Parameters
     ----------
@@ -108,11 +82,6 @@ def download_study(
         Which files of the record, as in a shell; by default those that the study needs.
     progress
         Called as bytes arrive.
-
-    Returns
-    -------
-    list of Path
-        The files; in place of an archive, those of the files of the study that were unpacked from it.
 
     Raises
     ------
@@ -126,12 +95,17 @@ def download_study(
     chosen = _study(study)
     store = _store(chosen, directory)
     names = _select(chosen, store, pattern)
+    index = _index(chosen, store)
+    text = "".join(f"{shlex.quote(name)} {checksum}\n" for name, checksum in store.registry.items())
     with suppress(OSError):  # a shared folder may be read-only; if the disk is at fault, the download says so
-        _write_registry(store, _index(chosen, store))
+        if not index.is_file() or index.read_text() != text:
+            with atomic_path(index) as scratch:
+                scratch.write_text(text)
     paths: list[Path] = []
     for name in names:
-        path = _fetch(store, name, progress)
-        with _disk_errors(path):
+        path = Path(store.path) / name
+        with _failures_named(path, store.registry[name]):
+            store.fetch(name, progressbar=_Bar(name, progress) if progress else False)
             paths += _unpack(path, chosen.members) if tarfile.is_tarfile(path) else [path]
     return paths
 
@@ -146,11 +120,16 @@ def _study(name: str) -> Study:
     return STUDIES[name]
 
 
+def _index(study: Study, store: Pooch) -> Path:
+    return Path(store.path) / f"zenodo-{study.record}.txt"
+
+
 def _store(study: Study, directory: str | Path | None) -> Pooch:
     """The folder of a study, with the names and checksums of its files."""
     import pooch
     import requests
 
+    pooch.get_logger().setLevel("ERROR")
     override = directory or os.environ.get(DATA_DIR_VARIABLE)
     folder = Path(override).expanduser() if override else Path(pooch.os_cache("unmask")) / f"zenodo-{study.record}"
     store = pooch.create(path=folder, base_url=f"doi:{study.doi}/", allow_updates=False)
@@ -164,16 +143,12 @@ def _store(study: Study, directory: str | Path | None) -> Pooch:
                 f"folder that unmask has downloaded to (with its {index.name}), and name it with --directory or "
                 f"{DATA_DIR_VARIABLE}"
             ) from None
-        with _disk_errors(index):
+        with _failures_named(index):
             store.load_registry(index)
     for name in store.registry:
         if not _is_inside(name):
             raise BadDataError(f"file name {name!r} of {study.doi} leads out of the folder")
     return store
-
-
-def _index(study: Study, store: Pooch) -> Path:
-    return Path(store.path) / f"zenodo-{study.record}.txt"
 
 
 def _select(study: Study, store: Pooch, pattern: str | None) -> list[str]:
@@ -187,33 +162,7 @@ def _select(study: Study, store: Pooch, pattern: str | None) -> list[str]:
 
 def _is_inside(name: str) -> bool:
     path = PurePosixPath(name)
-    return (
-        bool(path.parts) and not path.is_absolute() and ".." not in path.parts and "\\" not in name and "\0" not in name
-    )
-
-
-def _fetch(store: Pooch, name: str, progress: Progress | None) -> Path:
-    import pooch
-    import requests
-
-    path, checksum = Path(store.path) / name, store.registry[name]
-    is_here = path.exists()
-    try:
-        with _disk_errors(path), _silent(pooch.get_logger()):
-            store.fetch(name, progressbar=_Bar(name, progress) if progress else False)
-    except requests.RequestException as error:
-        raise UnmaskError(f"cannot fetch {name} ({error}); check the network, and run it again") from None
-    except ValueError:  # how pooch reports a wrong hash; a file that has arrived is removed
-        advice = "move or remove it" if is_here else "what arrived was removed; try again"
-        raise BadDataError(f"is not the file of the record ({checksum}); {advice}", path=path) from None
-    return path
-
-
-def _write_registry(store: Pooch, index: Path) -> None:
-    text = "".join(f"{shlex.quote(name)} {checksum}\n" for name, checksum in store.registry.items())
-    if not index.is_file() or index.read_text() != text:
-        with atomic_path(index) as scratch:
-            scratch.write_text(text)
+    return bool(path.parts) and not path.is_absolute() and not {"..", "\\", "\0"} & {*path.parts, *name}
 
 
 class _Bar:
@@ -235,58 +184,51 @@ class _Bar:
 
 
 @contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
-    """Turn a failing file system into an error that names the file; a failing network is one of its own."""
+def _failures_named(path: Path, checksum: str = "") -> Iterator[None]:
+    """Turn what the network, the disk and damaged files raise into errors that name the file."""
     import requests
 
+    is_here = path.exists()
     try:
         yield
-    except requests.RequestException:  # is an OSError too
+    except UnmaskError:
         raise
+    except requests.RequestException as error:  # is an OSError too
+        raise UnmaskError(f"cannot fetch {path.name} ({error}); check the network, and run it again") from None
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise BadDataError(f"the archive cannot be unpacked ({error})", path=path) from None
     except OSError as error:
         raise UnmaskError(f"{path}: cannot be read or written ({error.strerror or error})") from None
-
-
-@contextmanager
-def _silent(logger: logging.Logger) -> Iterator[None]:
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
+    except ValueError:  # how pooch reports a wrong hash; a file that has arrived is removed
+        advice = "move or remove it" if is_here else "what arrived was removed; try again"
+        raise BadDataError(f"is not the file of the record ({checksum}); {advice}", path=path) from None
 
 
 def _unpack(archive: Path, members: str) -> list[Path]:
     """Unpack the files of a tar archive that match into a folder of its name, unless they are there already."""
     folder = archive.with_name(archive.name.split(".")[0])
     paths = []
-    try:
-        with tarfile.open(archive) as tar:
-            for member in tar:
-                if not member.isfile():
-                    continue
-                if not _is_inside(member.name):
-                    raise BadDataError(f"member {member.name!r} leads out of the folder", path=archive)
-                # Some archives have all below a folder of their own name, some have not.
-                parts = PurePosixPath(member.name).parts
-                inner = "/".join(parts[1:] if parts[0] == folder.name else parts)
-                if fnmatchcase(inner, members):
-                    _unpack_member(tar, member, folder / inner)
-                    paths.append(folder / inner)
-    except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise BadDataError(f"the archive cannot be unpacked ({error})", path=archive) from None
+    with tarfile.open(archive) as tar:
+        for member in filter(tarfile.TarInfo.isfile, tar):
+            if not _is_inside(member.name):
+                raise BadDataError(f"member {member.name!r} leads out of the folder", path=archive)
+            # Some archives have all below a folder of their own name, some have not.
+            parts = PurePosixPath(member.name).parts
+            inner = "/".join(parts[1:] if parts[0] == folder.name else parts)
+            if fnmatchcase(inner, members):
+                paths.append(folder / inner)
+                with cast("IO[bytes]", tar.extractfile(member)) as source:  # it is a file, so there is one
+                    _copy(source, member.size, folder / inner)
     if not paths:
         raise BadDataError(f"the archive holds no {members}", path=archive)
     return sorted(paths)
 
 
-def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
-    source = cast("BufferedReader", tar.extractfile(member))  # it is a file, so there is one
-    with source:
-        if path.is_file() and path.stat().st_size == member.size:
-            if file_digest(source, "sha256").hexdigest() == sha256_of_file(path):
-                return
-            source.seek(0)
-        with atomic_path(path) as scratch, scratch.open("wb") as target:
-            shutil.copyfileobj(source, target, 1 << 20)
+def _copy(source: Any, size: int, path: Path) -> None:
+    """Write the content of ``source`` to ``path``, unless it is there."""
+    if path.is_file() and path.stat().st_size == size:
+        if file_digest(source, "sha256").hexdigest() == sha256_of_file(path):
+            return
+        source.seek(0)
+    with atomic_path(path) as scratch, scratch.open("wb") as target:
+        shutil.copyfileobj(source, target, 1 << 20)
