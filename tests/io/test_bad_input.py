@@ -16,7 +16,9 @@ import pytest
 from event_files import FORMATS, Event, darkmachines_line, event_set, example_events, fixed_lines, fixed_table
 
 from unmask.errors import BadDataError, UsageError
-from unmask.io.read import BadEvents, Kind, ReadOptions, detect_kind, read_events
+from unmask.events.checks import BadEvents
+from unmask.io import FileFormat
+from unmask.io.read import ReadOptions, detect_kind, read_events
 
 BAD_ROW = 5
 
@@ -242,7 +244,7 @@ def test_a_truncated_compressed_file_is_never_read_as_a_short_one(
     plain, path = tmp_path / "plain.csv", tmp_path / f"ttH.csv.{ending}"
     FORMATS[format_name].write(plain, example_events(200))
     data = _compressed(plain.read_bytes(), ending)
-    kind: Kind = "darkmachines" if format_name == "darkmachines" else "fixed"
+    kind: FileFormat = "darkmachines" if format_name == "darkmachines" else "fixed"
     for n_bytes in (5, 20, len(data) // 2, len(data) - 9, len(data) - 1):
         path.write_bytes(data[:n_bytes])
         for given_kind in (kind, None):
@@ -294,7 +296,7 @@ NOT_EVENTS: dict[str, bytes] = {
 
 @pytest.mark.parametrize("kind", [None, "darkmachines", "fixed", "parquet"])
 @pytest.mark.parametrize("name", NOT_EVENTS)
-def test_what_holds_no_events_is_refused_by_every_reader(tmp_path: Path, name: str, kind: Kind | None) -> None:
+def test_what_holds_no_events_is_refused_by_every_reader(tmp_path: Path, name: str, kind: FileFormat | None) -> None:
     path = tmp_path / "file"
     path.write_bytes(NOT_EVENTS[name])
     with pytest.raises(BadDataError) as caught:
@@ -305,7 +307,7 @@ def test_what_holds_no_events_is_refused_by_every_reader(tmp_path: Path, name: s
 
 @pytest.mark.parametrize("kind", ["darkmachines", "fixed", "parquet"])
 @pytest.mark.parametrize("format_name", FORMATS)
-def test_a_file_of_another_kind_is_refused(tmp_path: Path, format_name: str, kind: Kind) -> None:
+def test_a_file_of_another_kind_is_refused(tmp_path: Path, format_name: str, kind: FileFormat) -> None:
     path = tmp_path / FORMATS[format_name].file_name
     FORMATS[format_name].write(path, example_events(20))
     if detect_kind(path) == kind:

@@ -13,7 +13,7 @@ import typer
 
 from unmask.cli.console import note, progress_bar
 from unmask.events.objects import Unit
-from unmask.io.kinds import Kind
+from unmask.io import FileFormat
 
 if TYPE_CHECKING:
     from unmask.events.checks import BadEvents
@@ -40,7 +40,7 @@ class Reading:
         ],
         *,
         file_format: Annotated[
-            Kind | None, typer.Option("--format", help="What the files are; by default their content tells.")
+            FileFormat | None, typer.Option("--format", help="What the files are; by default their content tells.")
         ] = None,
         unit: Annotated[
             Unit | None, typer.Option(help="Unit of E, pT and MET in text and array files (default MeV).")

@@ -18,11 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from unmask.errors import nearest
-from unmask.events.build import FlatEvents, to_mev
+from unmask.events.build import FLAT_COLUMNS, FlatEvents, to_mev
 from unmask.events.columns import Names
 from unmask.events.objects import SYMBOL_TAGS
 from unmask.io.source import Chunk, Source
-from unmask.io.text import Lines, decode_line, parse_number, read_table, stream_lines
+from unmask.io.text import Lines, decode_line, parse_each, parse_number, read_table, stream_lines
 from unmask.tables import WORDS
 
 #: Header and object have five fields each.
@@ -32,6 +32,8 @@ _BYTES_PER_EVENT = 200
 _MAX_BLOCK_BYTES = 1 << 20
 _MAX_THREADS = 4
 _HEADER_TYPES = [pa.int64(), WORDS, pa.float64(), pa.float64(), pa.float64()]
+_Header = tuple[int, str, float, float, float]
+_Object = tuple[int, float, float, float, float]
 _OBJECT_TYPES = [WORDS, pa.float64(), pa.float64(), pa.float64(), pa.float64()]
 
 
@@ -41,7 +43,8 @@ def stream(source: Source) -> Iterator[Chunk]:
     for lines, parsed in _parse_ahead(stream_lines(source, block_bytes)):
         good_lines = lines
         if parsed is None:
-            parsed, good_lines = _parse_line_by_line(lines, source)
+            by_line, good_lines = parse_each(lines, _parse_line, source)
+            parsed = _from_lines(by_line, good_lines.row)
         yield Chunk(_finish(parsed, source), good_lines.place)
 
 
@@ -95,7 +98,6 @@ def _parse_block(lines: Lines) -> FlatEvents | None:
     if tag is None or process is None:
         return None
     weight, met, met_phi = (header.column(i).to_numpy() for i in (2, 3, 4))
-    energy, pt, eta, phi = (objects.column(i).to_numpy() for i in (1, 2, 3, 4))
     return FlatEvents(
         row=lines.row,
         event_id=header.column(0).to_numpy(),
@@ -105,10 +107,7 @@ def _parse_block(lines: Lines) -> FlatEvents | None:
         met_phi=met_phi,
         n_objects=n_objects,
         tag=tag,
-        energy_mev=energy,
-        pt_mev=pt,
-        eta=eta,
-        phi=phi,
+        **{name: objects.column(i).to_numpy() for i, name in enumerate(FLAT_COLUMNS) if name != "tag"},
     )
 
 
@@ -131,43 +130,25 @@ def _processes(names: pa.ChunkedArray) -> Names | None:
     return Names(code_of.code[coded.indices.to_numpy()], code_of.words)
 
 
-def _parse_line_by_line(lines: Lines, source: Source) -> tuple[FlatEvents, Lines]:
-    """Parse what the fast path could not; bad lines raise or are skipped and counted."""
-    headers: list[tuple[int, str, float, float, float]] = []
-    objects: list[list[tuple[int, float, float, float, float]]] = []
-    is_good = np.ones(len(lines), np.bool_)
-    for i, line in enumerate(lines):
-        try:
-            header, its_objects = _parse_line(line)
-        except ValueError as error:
-            source.bad.add("malformed line", source.error(str(error), lines.place(i)))
-            is_good[i] = False
-            continue
-        headers.append(header)
-        objects.append(its_objects)
-    lines = lines.keep(is_good)
+def _from_lines(parsed: list[tuple[_Header, list[_Object]]], row: npt.NDArray[np.int64]) -> FlatEvents:
+    """Events of lines that were parsed one by one."""
+    headers = [header for header, _ in parsed]
     event_id, process, weight, met, met_phi = zip(*headers, strict=True) if headers else [()] * N_FIELDS
-    flat = np.array([one for event in objects for one in event], np.float64).reshape(-1, N_FIELDS)
-    events = FlatEvents(
-        row=lines.row,
+    objects = np.array([one for _, event in parsed for one in event], np.float64).reshape(-1, N_FIELDS)
+    return FlatEvents(
+        row=row,
         event_id=np.array(event_id, np.int64),
         process_names=Names.of(process),
         weight=np.array(weight, np.float64),
         met_mev=np.array(met, np.float64),
         met_phi=np.array(met_phi, np.float64),
-        n_objects=np.array([len(event) for event in objects], np.int64),
-        tag=flat[:, 0].astype(np.uint8),
-        energy_mev=flat[:, 1],
-        pt_mev=flat[:, 2],
-        eta=flat[:, 3],
-        phi=flat[:, 4],
+        n_objects=np.array([len(event) for _, event in parsed], np.int64),
+        tag=objects[:, 0].astype(np.uint8),
+        **dict(zip(FLAT_COLUMNS[1:], objects.T[1:], strict=True)),
     )
-    return events, lines
 
 
-def _parse_line(
-    line: bytes,
-) -> tuple[tuple[int, str, float, float, float], list[tuple[int, float, float, float, float]]]:
+def _parse_line(line: bytes) -> tuple[_Header, list[_Object]]:
     text = decode_line(line, "Dark Machines CSV, one event a line")
     fields = text.split(";")
     if len(fields) < N_FIELDS:
@@ -186,7 +167,7 @@ def _parse_line(
     return (event_id, name, weight, met, met_phi), objects
 
 
-def _parse_object(field: str) -> tuple[int, float, float, float, float]:
+def _parse_object(field: str) -> _Object:
     parts = field.split(",")
     if len(parts) != N_FIELDS:
         raise ValueError(f"object {field.strip()!r} has {len(parts)} fields; accepted: obj,E,pt,eta,phi")
@@ -213,10 +194,6 @@ def _finish(events: FlatEvents, source: Source) -> FlatEvents:
     """Apply the declared unit and process name."""
     unit, process = source.options.unit, source.options.process
     if unit not in (None, "MeV"):
-        events = replace(
-            events,
-            met_mev=to_mev(events.met_mev, unit),
-            energy_mev=to_mev(events.energy_mev, unit),
-            pt_mev=to_mev(events.pt_mev, unit),
-        )
+        in_mev = {name: to_mev(getattr(events, name), unit) for name in ("met_mev", "energy_mev", "pt_mev")}
+        events = replace(events, **in_mev)  # type: ignore[arg-type]
     return replace(events, process_names=Names.constant(process, len(events))) if process else events

@@ -7,6 +7,7 @@ whatever its other columns hold. Energies are in MeV unless declared otherwise (
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from unmask.events.columns import Names
 from unmask.events.objects import KNOWN_TAGS, OBJECTS, PADDING_TAG
 from unmask.io.array_files import HDF5_MAGIC, ZIP_MAGIC, read_hdf5_rows, read_npz_rows
 from unmask.io.source import Chunk, Source
-from unmask.io.text import Lines, decode_line, parse_number, read_table, stream_lines
+from unmask.io.text import Lines, decode_line, parse_each, parse_number, read_table, stream_lines
 
 #: Slots for objects of this layout.
 MAX_OBJECTS = 18
@@ -65,7 +66,8 @@ def _stream_csv(source: Source) -> Iterator[Chunk]:
             continue
         values, good_lines = _parse_block(lines, separator), lines
         if values is None:
-            values, good_lines = _parse_line_by_line(lines, separator, source)
+            rows, good_lines = parse_each(lines, partial(_parse_line, separator=separator), source)
+            values = np.array(rows, np.float64).reshape(-1, N_COLUMNS)
         yield _to_chunk(values, good_lines.row - n_header_lines, good_lines.place, None, source)
 
 
@@ -92,19 +94,6 @@ def _parse_block(lines: Lines, separator: str) -> npt.NDArray[np.float64] | None
     if table is None or len(table) != len(lines):
         return None
     return np.stack([column.to_numpy() for column in table.columns], axis=1)
-
-
-def _parse_line_by_line(lines: Lines, separator: str, source: Source) -> tuple[npt.NDArray[np.float64], Lines]:
-    """Parse what the fast path could not; bad lines raise or are skipped and counted."""
-    rows: list[list[float]] = []
-    is_good = np.ones(len(lines), np.bool_)
-    for i, line in enumerate(lines):
-        try:
-            rows.append(_parse_line(line, separator))
-        except ValueError as error:
-            source.bad.add("malformed line", source.error(str(error), lines.place(i)))
-            is_good[i] = False
-    return np.array(rows, np.float64).reshape(-1, N_COLUMNS), lines.keep(is_good)
 
 
 def _parse_line(line: bytes, separator: str) -> list[float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -13,15 +14,15 @@ from unmask.events.build import to_event_set
 from unmask.events.checks import BadEvents, check_events
 from unmask.events.event_set import UNKNOWN, EventSet, Label, concatenate_events, label_code
 from unmask.events.objects import MAX_OBJECTS
-from unmask.io.kinds import KINDS, ROOT_KINDS, Kind
+from unmask.io import FILE_FORMATS, ROOT_FORMATS, FileFormat
 from unmask.io.sample import resolve
 from unmask.io.source import Reader, ReadOptions, Source, damaged, open_text
 
 __all__ = [
-    "KINDS",
-    "SEEKABLE_KINDS",
+    "FILE_FORMATS",
+    "SEEKABLE_FORMATS",
     "BadEvents",
-    "Kind",
+    "FileFormat",
     "ReadOptions",
     "count_entries",
     "detect_kind",
@@ -30,22 +31,19 @@ __all__ = [
 ]
 
 #: Where some entries can be read without all that stand before them.
-SEEKABLE_KINDS: tuple[Kind, ...] = ("parquet", *ROOT_KINDS)
+SEEKABLE_FORMATS: tuple[FileFormat, ...] = ("parquet", *ROOT_FORMATS)
 
-_MODULES: dict[Kind, str] = {
+_MODULES: dict[FileFormat, str] = {
     "darkmachines": "darkmachines",
     "fixed": "fixed_layout",
     "parquet": "parquet",
-    "delphes": "delphes_root",
-    "nanoaod": "nanoaod_root",
-    "physlite": "physlite_root",
 }
 
 
 def stream_events(
     path: str | Path,
     *,
-    kind: Kind | None = None,
+    kind: FileFormat | None = None,
     options: ReadOptions | None = None,
     bad: BadEvents | None = None,
     progress: Callable[[float], None] = lambda _fraction: None,
@@ -54,7 +52,7 @@ def stream_events(
 
     Parameters
     ----------
-    path : file of any kind in ``KINDS``, text files also compressed with gzip or zstd.
+    path : file of any kind in ``FILE_FORMATS``, text files also compressed with gzip or zstd.
     kind : what the file is; by default its content tells.
     options : units, process name, label and the like.
     bad : collects skipped events when it is ``BadEvents(skip=True)``; by default the first bad event raises.
@@ -70,12 +68,12 @@ def stream_events(
     source = Source(path, options, bad or BadEvents(), progress)
     check_is_file(path)
     kind = kind or detect_kind(path)
-    if kind not in ROOT_KINDS and (options.selection or options.tree):
+    if kind not in ROOT_FORMATS and (options.selection or options.tree):
         raise UsageError(f"{path}: object selections and trees are for ROOT files, not {kind}")
     if kind != "fixed" and options.dataset:
         raise UsageError(f"{path}: a dataset is named in an HDF5 or NPZ file, not {kind}")
-    if options.entries is not None and kind not in SEEKABLE_KINDS:
-        raise UsageError(f"{path}: some entries alone are read from {', '.join(SEEKABLE_KINDS)} files, not {kind}")
+    if options.entries is not None and kind not in SEEKABLE_FORMATS:
+        raise UsageError(f"{path}: some entries alone are read from {', '.join(SEEKABLE_FORMATS)} files, not {kind}")
     reader = _reader(kind)
     label = UNKNOWN if options.label is None else options.label
     max_objects = options.max_objects or MAX_OBJECTS
@@ -92,8 +90,8 @@ def stream_events(
     progress(1.0)
 
 
-def count_entries(path: Path, *, kind: Kind | None = None, options: ReadOptions | None = None) -> int | None:
-    """How many entries a file of one of ``SEEKABLE_KINDS`` has; None for others, which must be read to know.
+def count_entries(path: Path, *, kind: FileFormat | None = None, options: ReadOptions | None = None) -> int | None:
+    """How many entries a file of one of ``SEEKABLE_FORMATS`` has; None for others, which must be read to know.
 
     Raises
     ------
@@ -108,7 +106,7 @@ def count_entries(path: Path, *, kind: Kind | None = None, options: ReadOptions 
 
         with open_table(path, EVENTS_TABLE) as (table, _):
             return int(table.metadata.num_rows)
-    if kind in ("delphes", "nanoaod", "physlite"):
+    if kind in ROOT_FORMATS:
         from unmask.io.root_file import open_root, pick_tree
 
         with open_root(path) as file:
@@ -120,7 +118,7 @@ def read_events(
     paths: str | Path | Sequence[str | Path],
     *,
     label: Label | int | None = None,
-    kind: Kind | None = None,
+    kind: FileFormat | None = None,
     options: ReadOptions | None = None,
     bad: BadEvents | None = None,
 ) -> EventSet:
@@ -129,7 +127,7 @@ def read_events(
     Parameters
     ----------
     paths
-        Files of any format in ``KINDS``, or samples such as "sample:gluino".
+        Files of any format in ``FILE_FORMATS``, or samples such as "sample:gluino".
     label
         "background", "signal", or 0, 1 or -1 for unknown; None keeps the label of a Parquet file, else unknown.
     kind, options, bad
@@ -169,7 +167,7 @@ def check_distinct_names(paths: Sequence[str | Path]) -> None:
         seen[path.name] = path
 
 
-def detect_kind(path: Path) -> Kind:
+def detect_kind(path: Path) -> FileFormat:
     """Tell from its content what a file is."""
     check_is_file(path)
     with path.open("rb") as file:
@@ -179,7 +177,7 @@ def detect_kind(path: Path) -> Kind:
     if magic.startswith(b"PAR1"):
         return "parquet"
     if magic.startswith(b"root"):
-        from unmask.io.root_objects import detect_root_kind
+        from unmask.io.root_file import detect_root_kind
 
         return detect_root_kind(path)
     if magic.startswith((b"\x89HDF", b"PK\x03\x04")):
@@ -187,7 +185,7 @@ def detect_kind(path: Path) -> Kind:
     return _detect_text_kind(path)
 
 
-def _detect_text_kind(path: Path) -> Kind:
+def _detect_text_kind(path: Path) -> FileFormat:
     source = Source(path, ReadOptions(), BadEvents())
     try:
         with open_text(source) as stream:
@@ -197,7 +195,8 @@ def _detect_text_kind(path: Path) -> Kind:
     if not head:
         raise source.error("the file is empty")
     if b"\0" in head:
-        raise source.error(f"not a file of a known kind: it begins with {head[:8]!r}; accepted: {', '.join(KINDS)}")
+        accepted = ", ".join(FILE_FORMATS)
+        raise source.error(f"not a file of a known kind: it begins with {head[:8]!r}; accepted: {accepted}")
     first_line = next((line for line in head.splitlines() if line.strip()), b"")
     # A Dark Machines object is a comma-separated group between semicolons; the fixed layout has one separator.
     has_both = b";" in first_line and b"," in first_line
@@ -205,8 +204,13 @@ def _detect_text_kind(path: Path) -> Kind:
     return "fixed" if not has_both and n_fields > 60 else "darkmachines"
 
 
-def _reader(kind: str) -> Reader:
-    if kind not in _MODULES:
-        raise UsageError(f"unknown kind of file {kind!r}; {nearest(kind, KINDS)}")
+def _reader(kind: FileFormat) -> Reader:
+    if kind not in FILE_FORMATS:
+        raise UsageError(f"unknown kind of file {kind!r}; {nearest(kind, FILE_FORMATS)}")
+    if kind in ROOT_FORMATS:
+        from unmask.io.root_formats import LAYOUTS
+        from unmask.io.root_objects import stream_root
+
+        return partial(stream_root, kind=kind, layout=LAYOUTS[kind])
     reader: Reader = import_module(f"unmask.io.{_MODULES[kind]}").stream
     return reader

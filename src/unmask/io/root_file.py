@@ -17,17 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.errors import BadDataError, UnmaskError, UsageError, nearest, require
-from unmask.io.selections import RootKind
+from unmask.io import RootFormat
 
 #: Branches that tell a format. A file that lacks some is still recognised, and its reader names what is missing.
-_MARKS: dict[RootKind, tuple[str, ...]] = {
+_MARKS: dict[RootFormat, tuple[str, ...]] = {
     "delphes": ("Event.Number", "Jet.PT", "Electron.PT", "Muon.PT", "MissingET.MET"),
     "nanoaod": ("Jet_pt", "Electron_pt", "Muon_pt", "MET_pt", "PuppiMET_pt"),
     "physlite": ("EventInfoAuxDyn.eventNumber", "AnalysisJetsAuxDyn.pt", "AnalysisElectronsAuxDyn.pt"),
 }
 
 
-def detect_root_kind(path: Path) -> RootKind:
+def detect_root_kind(path: Path) -> RootFormat:
     """Tell from the branches of its trees what a ROOT file is.
 
     Raises
@@ -175,7 +175,7 @@ def _trees(file: Any, path: Path) -> dict[str, Tree | None]:
     return trees
 
 
-def pick_tree(file: Any, path: Path, kind: RootKind, name: str | None = None) -> Tree:
+def pick_tree(file: Any, path: Path, kind: RootFormat, name: str | None = None) -> Tree:
     """Return the tree called ``name``, by default the only one that holds events of this format."""
     trees = _trees(file, path)
     if name is not None and name not in trees:
@@ -189,7 +189,7 @@ def pick_tree(file: Any, path: Path, kind: RootKind, name: str | None = None) ->
     return tree
 
 
-def _n_marks(tree: Tree | None, kind: RootKind) -> int:
+def _n_marks(tree: Tree | None, kind: RootFormat) -> int:
     return 0 if tree is None else sum(mark in tree for mark in _MARKS[kind])
 
 

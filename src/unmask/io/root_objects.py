@@ -13,19 +13,17 @@ from unmask.errors import UsageError
 from unmask.events.build import FLAT_COLUMNS, FlatEvents, to_mev
 from unmask.events.columns import Names
 from unmask.events.objects import LEPTON_TAGS, TAGS, Unit
-from unmask.io.root_file import Entries, detect_root_kind, open_root, pick_tree
+from unmask.io import RootFormat
+from unmask.io.root_file import Entries, open_root, pick_tree
 from unmask.io.selections import (
     OBJECT_KINDS,
     ObjectKind,
     ObjectSelection,
-    RootKind,
     SelectionTable,
     selection_table,
 )
 from unmask.io.source import Chunk, Source
 from unmask.kinematics import delta_r
-
-__all__ = ["Derived", "FloatArray", "Layout", "Objects", "detect_root_kind", "select_objects", "stream_root"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -58,7 +56,6 @@ class Layout:
     min_b_score : a b-tagger's score below this, or NaN, means that it was not run on the jet.
     """
 
-    kind: RootKind
     unit: Unit
     prefixes: Mapping[ObjectKind, str]
     columns: Mapping[str, str]
@@ -86,7 +83,7 @@ class Objects:
         return Objects(**{name: getattr(self, name)[is_kept] for name in ("event", *FLAT_COLUMNS)})
 
 
-def stream_root(source: Source, layout: Layout) -> Iterator[Chunk]:
+def stream_root(source: Source, kind: RootFormat, layout: Layout) -> Iterator[Chunk]:
     """Yield the events of a file, ``chunk_events`` entries at a time.
 
     Raises
@@ -97,10 +94,10 @@ def stream_root(source: Source, layout: Layout) -> Iterator[Chunk]:
         If the options do not fit the file.
     """
     if source.options.unit not in (None, layout.unit):
-        raise UsageError(f"{source.path}: unit {source.options.unit}; {layout.kind} files are in {layout.unit}, always")
-    table = selection_table(layout.kind, source.options.selection)
+        raise UsageError(f"{source.path}: unit {source.options.unit}; {kind} files are in {layout.unit}, always")
+    table = selection_table(kind, source.options.selection)
     with open_root(source.path) as file:
-        tree = pick_tree(file, source.path, layout.kind, source.options.tree)
+        tree = pick_tree(file, source.path, kind, source.options.tree)
         first, last = source.options.entries or (0, tree.n_entries)
         last = min(last, tree.n_entries)
         for start in range(first, last, source.options.chunk_events):

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 from unmask.errors import UsageError, nearest
+from unmask.io import RootFormat
 
-RootKind = Literal["delphes", "nanoaod", "physlite"]
 ObjectKind = Literal["electron", "muon", "photon", "jet"]
 #: In order of trust: an object near a selected one of an earlier kind is the same particle, seen twice.
 OBJECT_KINDS: tuple[ObjectKind, ...] = get_args(ObjectKind)
@@ -45,7 +45,7 @@ SelectionTable = dict[ObjectKind, ObjectSelection]
 
 #: Thresholds in pT and |eta| are those of the benchmark data in all formats; the rest is each experiment's medium
 #: working point (Delphes: its card has isolated the objects and removed overlaps already).
-DEFAULT_SELECTIONS: dict[RootKind, SelectionTable] = {
+DEFAULT_SELECTIONS: dict[RootFormat, SelectionTable] = {
     "delphes": {
         "electron": ObjectSelection(15, 2.47),
         "muon": ObjectSelection(15, 2.7),
@@ -98,7 +98,7 @@ DEFAULT_SELECTIONS: dict[RootKind, SelectionTable] = {
 }
 
 
-def selection_table(kind: RootKind, overrides: Mapping[str, Mapping[str, Any]]) -> SelectionTable:
+def selection_table(kind: RootFormat, overrides: Mapping[str, Mapping[str, Any]]) -> SelectionTable:
     """Return the default table of a format with the user's changes.
 
     >>> selection_table("delphes", {"jet": {"min_pt_gev": 30}})["jet"].min_pt_gev

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,8 @@ import pyarrow as pa
 import pyarrow.csv
 
 from unmask.io.source import Source, read_blocks
+
+Parsed = TypeVar("Parsed")
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 #: What pyarrow reads in a way of its own: a lone carriage return as a new line, a byte order mark before any
@@ -103,6 +106,19 @@ def read_table(
         )
     except pa.ArrowInvalid:
         return None
+
+
+def parse_each(lines: Lines, parse_line: Callable[[bytes], Parsed], source: Source) -> tuple[list[Parsed], Lines]:
+    """Parse what could not be parsed as a block, line by line; bad lines raise or are skipped and counted."""
+    parsed: list[Parsed] = []
+    is_good = np.ones(len(lines), np.bool_)
+    for i, line in enumerate(lines):
+        try:
+            parsed.append(parse_line(line))
+        except ValueError as error:
+            source.bad.add("malformed line", source.error(str(error), lines.place(i)))
+            is_good[i] = False
+    return parsed, lines.keep(is_good)
 
 
 def decode_line(line: bytes, accepted: str) -> str:

@@ -17,7 +17,7 @@ from unmask.events.columns import Names
 from unmask.events.event_set import BACKGROUND, LABEL_NAMES, SIGNAL, UNKNOWN, EventSet, concatenate_events
 from unmask.events.fingerprints import fingerprints, is_leak
 from unmask.events.splits import DEFAULT_FRACTIONS, SPLITS, Splitter
-from unmask.io.kinds import Kind
+from unmask.io import FileFormat
 from unmask.io.parquet import EventsWriter
 from unmask.io.read import ReadOptions, check_distinct_names, check_is_file, stream_events
 from unmask.io.sample import STUDIES, sample_path
@@ -43,7 +43,7 @@ class EventFiles:
     signal: tuple[Path, ...] = ()
     data: tuple[Path, ...] = ()
     signal_processes: tuple[str, ...] = ()
-    kind: Kind | None = None
+    kind: FileFormat | None = None
     options: ReadOptions = field(default_factory=ReadOptions)
     skip_bad: bool = False
 

@@ -11,7 +11,7 @@ from unmask.artifacts import Json, sha256_of_file
 from unmask.errors import UsageError, nearest
 from unmask.events.checks import BadEvents
 from unmask.events.event_set import EventSet
-from unmask.io.kinds import Kind
+from unmask.io import FileFormat
 from unmask.io.read import ReadOptions, check_distinct_names, count_entries, detect_kind, stream_events
 
 #: A file and the entries of it that are read; None reads all.
@@ -43,7 +43,7 @@ class Sources:
     def __init__(
         self,
         files: Sequence[Path],
-        kind: Kind | None = None,
+        kind: FileFormat | None = None,
         options: ReadOptions | None = None,
         signal_process: Sequence[str] = (),
         *,
