@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.events.columns import Names, columns_of
-from unmask.events.event_set import UNKNOWN, EventSet
+from unmask.events.event_set import OBJECT_DTYPES, UNKNOWN, EventSet
 from unmask.events.objects import MAX_OBJECTS, TAG_LIMIT, Unit
 
 FloatArray = npt.NDArray[np.floating[Any]]
@@ -17,10 +17,7 @@ FloatArray = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlatEvents:
-    """Events as read: one entry an event, and all objects of all events one after the other, in any order.
-
-    Energies in MeV. ``n_objects`` says how many of the flat entries belong to each event.
-    """
+    """Events as read, in MeV: one entry per event, and all objects of all events one after the other, in any order."""
 
     row: npt.NDArray[np.int64]
     event_id: npt.NDArray[np.int64]
@@ -68,7 +65,7 @@ def to_mev(values: npt.NDArray[Any], unit: Unit | None) -> npt.NDArray[Any]:
 # Of the key that objects are ordered by.
 _PT_BITS, _TAG_BITS, _EVENT_BITS = 32, 5, 27
 
-FLAT_COLUMNS = ("tag", "energy_mev", "pt_mev", "eta", "phi")
+FLAT_COLUMNS = tuple(OBJECT_DTYPES)
 
 
 def to_event_set(flat: FlatEvents, *, file: str, label: int = UNKNOWN, max_objects: int = MAX_OBJECTS) -> EventSet:
@@ -86,11 +83,11 @@ def to_event_set(flat: FlatEvents, *, file: str, label: int = UNKNOWN, max_objec
         source = source[is_kept[source]]
     slot = event[source] * max_objects + _place(np.minimum(flat.n_objects, max_objects))
 
-    def padded(values: npt.NDArray[Any], dtype: type[np.generic]) -> npt.NDArray[Any]:
+    columns: dict[str, npt.NDArray[Any]] = {}
+    for name, dtype in OBJECT_DTYPES.items():
         table = np.zeros(n * max_objects, dtype)
-        table[slot] = values[source]
-        return table.reshape(n, max_objects)
-
+        table[slot] = getattr(flat, name)[source]
+        columns[name] = table.reshape(n, max_objects)
     n_dropped = np.maximum(flat.n_objects - max_objects, 0)
     if flat.n_dropped is not None:
         n_dropped = n_dropped + flat.n_dropped
@@ -103,12 +100,8 @@ def to_event_set(flat: FlatEvents, *, file: str, label: int = UNKNOWN, max_objec
         weight=flat.weight.astype(np.float64),
         met_mev=flat.met_mev.astype(np.float32),
         met_phi=flat.met_phi.astype(np.float32),
-        tag=padded(flat.tag, np.uint8),
-        energy_mev=padded(flat.energy_mev, np.float32),
-        pt_mev=padded(flat.pt_mev, np.float32),
-        eta=padded(flat.eta, np.float32),
-        phi=padded(flat.phi, np.float32),
         n_dropped=np.minimum(n_dropped, np.iinfo(np.int16).max).astype(np.int16),  # a larger count must not wrap
+        **columns,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -119,29 +119,12 @@ IDENTITY_TYPES: dict[str, pa.DataType] = {
 IDENTITY_COLUMNS = tuple(f"{name}_names" if kind == WORDS else name for name, kind in IDENTITY_TYPES.items())
 
 
-class HasIdentity(Protocol):
-    """Anything with one entry per event: events, tokens, scores."""
-
-    @property
-    def row(self) -> npt.NDArray[np.int64]: ...
-    @property
-    def event_id(self) -> npt.NDArray[np.int64]: ...
-    @property
-    def file_names(self) -> Names: ...
-    @property
-    def process_names(self) -> Names: ...
-    @property
-    def label(self) -> npt.NDArray[np.int8]: ...
-    @property
-    def weight(self) -> npt.NDArray[np.float64]: ...
-
-
-def identity_of(events: HasIdentity) -> dict[str, Any]:
+def identity_of(events: Any) -> dict[str, Any]:
     """The identity columns of events, tokens or scores, by attribute."""
     return {name: getattr(events, name) for name in IDENTITY_COLUMNS}
 
 
-def identity_to_arrow(events: HasIdentity) -> dict[str, pa.Array]:
+def identity_to_arrow(events: Any) -> dict[str, pa.Array]:
     """The identity columns as they are stored."""
     columns = zip(IDENTITY_TYPES, identity_of(events).values(), strict=True)
     return {name: words_to_arrow(one) if isinstance(one, Names) else pa.array(one) for name, one in columns}

@@ -1,13 +1,9 @@
 """Split background into training, validation and test events; signal is only ever test.
 
 Every process of every file is cut, in the order of its events, into the smallest blocks in which the fractions are
-whole numbers (10 events for 80/10/10), and a seeded permutation of each block says which of its events go where. So
-the split
-
-- can be made while streaming, without knowing how many events will come;
-- has exact proportions for every process, up to its last, incomplete block;
-- depends on the seed, the process and the place among the events of that process in that file, and on nothing else:
-  neither on how events are chunked nor on which other files are given.
+whole numbers (10 events for 80/10/10); a seeded permutation of each block assigns its events. The split can be made
+while streaming, has exact proportions for every process (up to its last, incomplete block), and depends on nothing but
+the seed, the process and the place among the events of that process in that file.
 """
 
 from __future__ import annotations
@@ -37,8 +33,10 @@ class Splitter:
 
     Parameters
     ----------
-    seed : any whole number; the same seed gives the same split.
-    fractions : of training, validation and test, in whole percent.
+    seed
+        Any whole number; the same seed gives the same split.
+    fractions
+        Of training, validation and test, in whole percent.
 
     Raises
     ------

@@ -19,22 +19,6 @@ _LOG_EDGES = np.arange(np.log(1.0), np.log(1e8), 1e-3)
 
 
 @dataclass
-class _Quartiles:
-    counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(_LOG_EDGES) + 1, np.int64))
-
-    def add(self, values_mev: npt.NDArray[Any]) -> None:
-        bins = np.searchsorted(_LOG_EDGES, np.log(np.maximum(values_mev, 0.5)))
-        self.counts += np.bincount(bins, minlength=len(self.counts))
-
-    def in_gev(self) -> list[float]:
-        """25 %, 50 % and 75 % quantiles, to 0.1 %."""
-        cumulated = np.cumsum(self.counts)
-        bins = np.searchsorted(cumulated, cumulated[-1] * np.array([0.25, 0.5, 0.75]))
-        centre = np.exp(_LOG_EDGES[np.clip(bins, 1, len(_LOG_EDGES)) - 1] + 0.5e-3) / 1e3
-        return [float(f"{value:.4g}") for value in np.where(bins == 0, 0.0, centre)]
-
-
-@dataclass
 class EventSummary:
     """Counts, multiplicities and quartiles of events that were added chunk by chunk."""
 
@@ -45,8 +29,10 @@ class EventSummary:
     sum_of_weights: float = 0.0
     multiplicity: Counter[int] = field(default_factory=Counter)
     n_of_tag: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(TAG_LIMIT, np.int64))
-    quartiles: dict[str, _Quartiles] = field(
-        default_factory=lambda: {name: _Quartiles() for name, one in OBSERVABLES.items() if not one.is_count}
+    histogram: dict[str, npt.NDArray[np.int64]] = field(
+        default_factory=lambda: {
+            name: np.zeros(len(_LOG_EDGES) + 1, np.int64) for name, one in OBSERVABLES.items() if not one.is_count
+        }
     )
 
     @classmethod
@@ -66,8 +52,9 @@ class EventSummary:
         self.sum_of_weights += float(events.weight.sum())
         self.multiplicity.update(Counter(events.n_objects.tolist()))
         self.n_of_tag += np.bincount(events.tag.ravel(), minlength=len(self.n_of_tag))
-        for name, quartiles in self.quartiles.items():
-            quartiles.add(OBSERVABLES[name].of(events))
+        for name, counts in self.histogram.items():
+            values = np.log(np.maximum(OBSERVABLES[name].of(events), 0.5))
+            counts += np.bincount(np.searchsorted(_LOG_EDGES, values), minlength=len(counts))
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain JSON values."""
@@ -79,6 +66,16 @@ class EventSummary:
             "sum_of_weights": self.sum_of_weights,
             "n_events_with_n_objects": {str(k): self.multiplicity[k] for k in sorted(self.multiplicity)},
             "mean_objects_per_event": {one.name: int(self.n_of_tag[tag]) / n for tag, one in OBJECTS.items()},
-            **{f"{name}_quartiles_gev": one.in_gev() if self.n_events else [] for name, one in self.quartiles.items()},
+            **{f"{name}_quartiles_gev": _quartiles_gev(counts) for name, counts in self.histogram.items()},
             "n_cut_events": self.n_cut_events,
         }
+
+
+def _quartiles_gev(counts: npt.NDArray[np.int64]) -> list[float]:
+    """Quantiles at 25%, 50% and 75% of a histogram, to 0.1%; none of no values."""
+    cumulated = np.cumsum(counts)
+    if not cumulated[-1]:
+        return []
+    bins = np.searchsorted(cumulated, cumulated[-1] * np.array([0.25, 0.5, 0.75]))
+    center = np.exp(_LOG_EDGES[np.clip(bins, 1, len(_LOG_EDGES)) - 1] + 0.5e-3) / 1e3
+    return [float(f"{value:.4g}") for value in np.where(bins == 0, 0.0, center)]
