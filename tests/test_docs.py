@@ -268,6 +268,24 @@ def test_commands_run_in_order(page: Path, workplace: Path) -> None:
                 (workplace / out).unlink()
             running(*shortened(words))
             assert out is None or out.exists(), words
+    if page == README:
+        rows = re.findall(r"^\| (`[^|]*`) \| ([^|]*) \|$", (ROOT / "docs" / "studies.md").read_text(), re.MULTILINE)
+        assert_there(workplace / "my-study", {name for row in rows for name in names_of_files(row[0])} - {"flagged/"})
+        (results,) = [content for name, content in rows if name == "`results/`"]
+        assert_there(workplace / "my-study" / "results", names_of_files(results))
+        assert_there(workplace / "my-study" / "figures" / "default", {"altered-copies-beside-background.svg"})
+    if page.name == "evaluation.md":
+        (paragraph,) = re.findall(r"`--out` gets (.*?)\. `--json`", page.read_text(), re.DOTALL)
+        assert_there(workplace / "results", names_of_files(paragraph))
+
+
+def names_of_files(text: str) -> set[str]:
+    return set(re.findall(r"`(\w[\w-]*(?:\.\w+|/))`", text))
+
+
+def assert_there(folder: Path, names: set[str]) -> None:
+    assert names
+    assert {name for name in names if not (folder / name).exists()} == set()
 
 
 def write_example_scores(folder: Path) -> None:
