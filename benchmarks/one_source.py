@@ -21,9 +21,11 @@ from unmask.detectors.base import Detector
 from unmask.training import EpochRecord, Reporter
 
 try:
-    from unmask.workflow.presets import load_preset, preset_names
+    from unmask.workflow.settings import load_settings, preset_names
 except ImportError:  # the earlier commit
     from unmask.studies.presets import load_preset, preset_names
+
+    load_settings = None
 
 IS_CUDA = torch.cuda.is_available()
 
@@ -62,13 +64,21 @@ def main() -> None:
     times = EpochTimes()
     name = next(name for name in ("four-top-vq-512", "vq-512") if name in preset_names())
     changes = _changes(3)
-    load_preset(name).new_tokenizer(changes).fit(train, validation, reporter=times)
+    tokenizer = (
+        load_settings(name, {"tokenizer": changes}).new_tokenizer()
+        if load_settings
+        else load_preset(name).new_tokenizer(changes)
+    )
+    tokenizer.fit(train, validation, reporter=times)
     figures["four-top, VQ-VAE with 512 codes: training events/s"] = n_train / times.shortest()
     json.dump(figures, sys.stdout)
 
 
 def _detector(name: str, max_epochs: int) -> Detector:
-    return load_preset(name).new_detector(changes=_changes(max_epochs))
+    changes = _changes(max_epochs)
+    if load_settings:
+        return load_settings(name, changes).new_detector()
+    return load_preset(name).new_detector(changes=changes)
 
 
 def _changes(max_epochs: int) -> dict[str, Any]:

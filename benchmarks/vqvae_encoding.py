@@ -14,7 +14,7 @@ import torch
 from benchmarks.timing import best_times
 from unmask.events.event_set import SIGNAL
 from unmask.io.sample import load_sample
-from unmask.workflow.presets import load_preset
+from unmask.workflow.settings import load_settings
 
 N_EVENTS = 20_000
 
@@ -25,7 +25,9 @@ def run() -> dict[str, float]:
     sample = load_sample("four-top")
     background = sample[sample.label != SIGNAL]
     untrained = {"max_epochs": 1, "learning_rate": 0.0, "device": "cpu"}
-    tokenizer = load_preset("four-top-vq-512").new_tokenizer({"training": untrained}).fit(background[:1000])
+    tokenizer = (
+        load_settings("four-top-vq-512", {"tokenizer": {"training": untrained}}).new_tokenizer().fit(background[:1000])
+    )
     events = background[np.resize(np.arange(len(background)), N_EVENTS)]
     (seconds,) = best_times(partial(tokenizer.encode, events))
     return {"events/s, 512 codes, one core (target at least 1e4)": N_EVENTS / seconds}

@@ -22,7 +22,7 @@ from tests.test_layout import ORDER, SOURCE
 from unmask import EventSet, Scores, load_sample, write_events, write_scores
 from unmask.detectors.alterations import Alterations
 from unmask.io.sample import sample_path
-from unmask.workflow.presets import load_preset
+from unmask.workflow.settings import load_settings
 
 ROOT = Path(__file__).parents[1]
 README, DOCS = ROOT / "README.md", sorted((ROOT / "docs").glob("*.md"))
@@ -39,7 +39,7 @@ NOT_RUN = {
     "unmask study run --background bkg.csv --signal sig.csv --out my-study": "the study of README on other files",
     "unmask data split sample:gluino --out events --seed 1": "tests/test_examples.py runs the examples",
     "python scripts/simulate_signals.py --list": "tests/test_simulate_signals.py runs it",
-    "unmask study run gluino --only lut-456 --data DIR --out published": "needs the published data",
+    "unmask study run gluino --only lut-456 --benchmark-dir DIR --out published": "needs the published data",
     f"{_TORCHRUN} --out model": "tests/training/test_distributed.py starts several processes",
     "#!/bin/bash": "a job for a batch system",
     "universe = vanilla": "a job for a batch system",
@@ -130,7 +130,7 @@ def test_commands_options_and_presets_in_the_text_exist(page: Path) -> None:
             given = {word.partition("=")[0] for word in rest if word.startswith("--")}
             assert given <= {name for option in command.params for name in option.opts}, span
     for name in re.findall(r"--preset ([\w-]+)(?![\w./-])", text):
-        load_preset(name)
+        load_settings(name)
 
 
 def test_the_architecture_page_is_that_of_the_source() -> None:
@@ -307,7 +307,7 @@ def shortened(words: list[str]) -> list[str]:
         extra = ["--set", "training.max_epochs=1"] + (["--set", "size=tiny"] if "ddd-part-sm" in words else [])
     elif words[:2] == ["study", "run"]:
         extra = ["--epochs", "1"]
-    elif words[:2] == ["tokenizer", "fit"] and "--preset" in words:
+    elif words[:2] == ["tokenizer", "fit"] and any("vq" in word for word in words):
         extra = ["--set", "training.max_epochs=1"]
     elif words[0] == "calibrate":
         extra = ["--background-efficiency", "0.1"]

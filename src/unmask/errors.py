@@ -55,10 +55,15 @@ class ArtifactError(BadDataError):
 def nearest(value: str, choices: Iterable[str]) -> str:
     """Say which choices exist, naming the nearest one first when there is one."""
     names = list(choices)
-    by_lower = {name.lower(): name for name in names}
+    close = closest(value, names)
+    return f"{f'did you mean {close!r}? ' if close else ''}choose from {', '.join(names)}"
+
+
+def closest(value: str, choices: Iterable[str]) -> str | None:
+    """Return the choice that a misspelled value resembles most; None if it resembles none."""
+    by_lower = {name.lower(): name for name in choices}
     close = get_close_matches(value.lower(), by_lower, n=1)
-    hint = f"did you mean {by_lower[close[0]]!r}? " if close else ""
-    return f"{hint}choose from {', '.join(names)}"
+    return by_lower[close[0]] if close else None
 
 
 def require(module: str, extra: str) -> None:

@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_events(folder / "test.parquet", [background[4000:5000], signal[:500]])
     data = (folder / "train.parquet", "--validation", folder / "validation.parquet")
     for score in ("met", "ht"):
-        trained = unmask("train", *data, "--detector", "trivial", "--set", f"score={score}", "-o", folder / score)
+        trained = unmask("train", *data, "--preset", "trivial", "--set", f"score={score}", "-o", folder / score)
         assert trained.returncode == 0, trained.stderr
         for name in (*parts, "test"):
             running("score", folder / score, folder / f"{name}.parquet", "-o", folder / f"{score}-{name}.parquet")
@@ -90,6 +90,6 @@ def test_mistakes_are_told(folder: Path, tmp_path: Path) -> None:
         assert code != 0
         assert message in text
     assert not (tmp_path / "no.parquet").exists()
-    made = failing("train", folder / "train.parquet", "--detector", "combination", *out)
+    made = failing("train", folder / "train.parquet", "--preset", "combination", *out)
     assert made[0] == 2
-    assert "unknown detector 'combination'" in made[1]
+    assert "unknown preset 'combination'" in made[1]

@@ -37,14 +37,29 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_published_study_from_files_to_tables(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "study"
-    command = ("study", "run", "gluino", "--data", data, "--only", "lut-456", "--epochs", "1", "--out", out, *TINY)
+    command = (
+        "study",
+        "run",
+        "gluino",
+        "--benchmark-dir",
+        data,
+        "--only",
+        "lut-456",
+        "--epochs",
+        "1",
+        "--out",
+        out,
+        *TINY,
+    )
     plan, _ = running(*command, "--dry-run")
     assert "to do (new)" in plan
     assert not out.exists()
     shown, progress = running(*command)
-    assert "min left" in progress
-    assert "background: train 1,120, validation 140, test 140 events" in progress
-    assert "signal: gluino_1000_1 200 events" in progress
+    assert re.search(
+        r"^\[1/1\] lut-456 +epoch 1/1  loss \d+\.\d{4}  val \d+\.\d{4}  [\d,]+ ev/s", progress, re.MULTILINE
+    )
+    assert "1,120 training, 140 validation, 140 test background events" in progress
+    assert "200 signal events: gluino_1000_1 200" in progress
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.splitlines() if line.startswith("|")]
     assert rows[0] == [
         "method", "AUC", "published", "eps_S(eps_B = 1%)", "published", "eps_B(eps_S = 1%)", "published",
@@ -53,20 +68,19 @@ def test_a_published_study_from_files_to_tables(data: Path, tmp_path: Path) -> N
     assert measured[2::2] == ["0.8832", "0.211", "0.001"]
     assert re.fullmatch(r"0\.\d+ \[0\.\d+, 0\.\d+\]", measured[1])
     assert "compare methods" in shown
-    assert f"report -> {out / 'report.html'}" in shown
+    assert f"Report: {out / 'report.html'}" in shown
     page = (out / "report.html").read_text()
     assert "0.8832" in page
     assert "compare methods" in page
     again, progress = running(*command)
     assert "all is done; nothing has changed" in progress
-    assert "to do" not in again
-    assert again.count("done") == 9
+    assert running(*command, "--dry-run")[0].count(" done ") == 9
     assert shown.splitlines()[-1] == again.splitlines()[-1]
 
 
 def test_the_sample_is_there_without_data(tmp_path: Path) -> None:
     plan, progress = running("study", "run", "four-top", "--only", "lut-456", "--dry-run", "--out", tmp_path / "x")
-    assert "on the sample of the four-top study" in progress
+    assert "bundled sample; full data: --benchmark-dir DIR" in progress
     assert "detector lut-456" in plan
 
 
@@ -90,10 +104,10 @@ def test_a_killed_training_goes_on(data: Path, tmp_path: Path) -> None:
     n_epochs = len(log.read_text().splitlines())
     assert 0 < n_epochs < 60
     assert not (out / "models" / "masked-token").exists()
-    plan, progress = running(*command)
-    assert "goes on (new)" in plan
+    assert "goes on (new)" in running(*command, "--dry-run")[0]
+    _, progress = running(*command)
     assert f"continuing after epoch {n_epochs}" in progress
-    assert "[1/" not in progress  # the background had been split
+    assert "training, " not in progress  # the background had been split
     assert (out / "report.html").exists()
 
 
@@ -107,11 +121,11 @@ def test_processes_with_different_configurations_share_a_folder(data: Path, tmp_
         results = [*pool.map(lambda toml: unmask(*command, toml), tomls)]
     for result in results:
         assert result.returncode == 0, result.stderr
-    done = [line.split("] ")[1] for result in results for line in result.stderr.splitlines() if line.startswith("[")]
-    for once in ("background", "detector met", "detector ht", "scores met", "scores ht"):
-        assert done.count(once) == 1, results
-    _, progress = running(*command, ",".join(map(str, tomls)))
-    assert [line.split("] ")[1] for line in progress.splitlines() if line.startswith("[")] == ["report"]
+    assert sum(result.stderr.count("test background events") for result in results) == 1, results
+    both = ",".join(map(str, tomls))
+    plan = running(*command, both, "--dry-run")[0].splitlines()
+    assert [line.split("│")[1].strip() for line in plan if "to do" in line] == ["report"]
+    running(*command, both)
     report = (out / "report.html").read_text()
     assert "Scores of met" in report
     assert "Scores of ht" in report
@@ -154,12 +168,12 @@ def test_under_torchrun_it_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         (("gluinos",), 2, "did you mean 'gluino'"),
         ((), 2, "give --background FILE"),
         (("gluino", "--background", "b.csv"), 2, "leave out --background"),
-        (("--background", "b.csv", "--data", "d"), 2, "folder of a published study"),
+        (("--background", "b.csv", "--benchmark-dir", "d"), 2, "holds published studies"),
         (("--background", "b.csv"), 3, "b.csv: no such file"),
-        (("gluino", "--only", "lut-465"), 2, "did you mean 'lut-456'"),
+        (("gluino", "--only", "lut-465"), 2, "Did you mean 'lut-456'"),
         (("gluino", "--only", "lut-456", "--set", "drpout=1"), 2, "did you mean 'dropout'"),
-        (("gluino", "--data", "nowhere"), 3, "channel_2b: no such folder"),
-        (("--background", "sample:gluino", "--only", "masked-token"), 2, "labelled signal"),
+        (("gluino", "--benchmark-dir", "nowhere"), 3, "channel_2b: no such folder"),
+        (("--background", "sample:gluino", "--only", "masked-token"), 2, "labeled signal"),
     ],
 )
 def test_mistakes_are_named_and_nothing_is_trained(
@@ -175,9 +189,9 @@ def test_mistakes_are_named_and_nothing_is_trained(
 def test_an_empty_folder_and_a_missing_signal_are_named(data: Path, tmp_path: Path) -> None:
     (tmp_path / "four_top").mkdir()
     command = ("study", "run", "--out", tmp_path / "out", *TINY, "--only", "lut-456")
-    assert "four_top: holds no *.csv.gz files" in failing(*command, "four-top", "--data", tmp_path)[1]
+    assert "four_top: holds no *.csv.gz files" in failing(*command, "four-top", "--benchmark-dir", tmp_path)[1]
     (tmp_path / "channel_2b").mkdir()
     (tmp_path / "channel_2b" / "ttbar.csv.gz").write_bytes((data / "channel_2b" / "ttbar.csv.gz").read_bytes())
-    code, message = failing(*command, "gluino", "--data", tmp_path)
-    assert code == 3
-    assert "no event is of the signal process 'gluino_1000_1'" in message
+    code, message = failing(*command, "gluino", "--benchmark-dir", tmp_path)
+    assert code == 2
+    assert "signal process 'gluino_1000_1'" in message

@@ -21,7 +21,7 @@ from unmask.events.event_set import EventSet
 from unmask.io.parquet import EventsWriter
 from unmask.study.results import write_configuration_figures
 from unmask.training import TrainingSettings
-from unmask.workflow.presets import load_preset
+from unmask.workflow.settings import load_settings
 
 FloatArray = npt.NDArray[np.float32]
 TRAINING = TrainingSettings(max_epochs=15, batch_size=128, learning_rate=5e-3, device="cpu")
@@ -168,9 +168,9 @@ def test_altered_copies_are_drawn_beside_background(
 
 
 def test_class_preset_and_command_line_are_the_same_recipe() -> None:
-    assert load_preset("default").new_detector().settings() == ContrastDetector().settings()
+    assert load_settings("default").new_detector().settings() == ContrastDetector().settings()
     changes = {"alterations": {"decays": 0.3}, "tail_weight": 0.25}
-    changed = load_preset("default").new_detector(changes=changes)
+    changed = load_settings("default", changes).new_detector()
     assert changed.settings() == ContrastDetector(alterations=Alterations(decays=0.3), tail_weight=0.25).settings()
 
 

@@ -15,9 +15,9 @@ from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import fingerprint_of
 from unmask.tokenizers.vqvae import VQVAETokenizer
-from unmask.tuning.results import best_preset, complete_trials, draw_figures, summary, write_preset
+from unmask.tuning.results import best_settings, complete_trials, draw_figures, summary, write_settings
 from unmask.tuning.scan import Plan, Pruning, Scan, open_storage
-from unmask.workflow.presets import load_preset
+from unmask.workflow.settings import load_settings
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -48,10 +48,10 @@ def new_scan(folder: Path, tmp_path: Path, make_events: Callable[..., EventSet])
         study_name: str | None = None,
         pruning: Pruning = "median",
     ) -> Running:
+        toml, changes = ("lut.toml", {"padding": padding}) if target == "detector" else ("vq.toml", {})
         plan = Plan(
             target=target,
-            preset=load_preset(str(folder / ("lut.toml" if target == "detector" else "vq.toml"))),
-            padding=padding if target == "detector" else None,
+            settings=load_settings(folder / toml, changes),
             max_epochs=epochs,
             data=fingerprint_of(train, validation),
         )
@@ -146,9 +146,9 @@ def test_another_scan_is_refused(new_scan: Callable[..., Running], make_events: 
     scan.run(1)
     with pytest.raises(UsageError, match=r"other max_epochs\)"):
         new_scan(study_name="mine", epochs=3)
-    with pytest.raises(UsageError, match=r"other padding\)"):
+    with pytest.raises(UsageError, match=r"other settings\)"):
         new_scan(study_name="mine", padding="ignore")
-    with pytest.raises(UsageError, match=r"other target, .*space\)"):
+    with pytest.raises(UsageError, match=r"other target, settings, space\)"):
         new_scan(study_name="mine", target="tokenizer")
     storage, train = scan.study._storage, make_events(100)
     other = replace(scan.scan, plan=replace(scan.scan.plan, data=fingerprint_of(train)))
@@ -172,18 +172,18 @@ def test_another_scan_is_refused(new_scan: Callable[..., Running], make_events: 
 )
 def test_what_cannot_be_tuned_is_refused(target: str, preset: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        Plan(target=target, preset=load_preset(preset)).check()
+        Plan(target=target, settings=load_settings(preset)).check()
 
 
 def test_the_best_detector_becomes_a_preset(new_scan: Callable[..., Running], tmp_path: Path) -> None:
     scan = new_scan(padding="ignore")
     with pytest.raises(UsageError, match="no complete trial yet"):
-        best_preset(scan.study)
+        best_settings(scan.study)
     scan.run(3)
     best = complete_trials(scan.study)[0]
     assert best.value == min(trial.value for trial in scan.study.trials)
-    write_preset(tmp_path / "best.toml", best_preset(scan.study))
-    preset = load_preset(str(tmp_path / "best.toml"))
+    write_settings(tmp_path / "best.toml", best_settings(scan.study))
+    preset = load_settings(str(tmp_path / "best.toml"))
     detector = preset.new_detector(preset.new_tokenizer())
     assert isinstance(detector, MaskedTokenDetector)
     assert (detector.dropout, detector.position) == (best.params["dropout"], best.params["position"])
@@ -192,17 +192,17 @@ def test_the_best_detector_becomes_a_preset(new_scan: Callable[..., Running], tm
     assert best.params["training.schedule"].startswith(detector.training.schedule)
     assert detector.training.max_epochs == 100  # the limit of a trial is not a finding
     other = complete_trials(scan.study)[-1]
-    assert best_preset(scan.study, other.number).detector["dropout"] == other.params["dropout"]
+    assert best_settings(scan.study, other.number).detector["dropout"] == other.params["dropout"]
     with pytest.raises(UsageError, match="no complete trial 99"):
-        best_preset(scan.study, 99)
+        best_settings(scan.study, 99)
 
 
 def test_the_best_vqvae_becomes_a_preset(new_scan: Callable[..., Running], tmp_path: Path) -> None:
     scan = new_scan(target="tokenizer", epochs=1)
     scan.run(2)
     best = complete_trials(scan.study)[0]
-    write_preset(tmp_path / "best.toml", best_preset(scan.study))
-    tokenizer = load_preset(str(tmp_path / "best.toml")).new_tokenizer()
+    write_settings(tmp_path / "best.toml", best_settings(scan.study))
+    tokenizer = load_settings(str(tmp_path / "best.toml")).new_tokenizer()
     assert isinstance(tokenizer, VQVAETokenizer)
     assert {name: getattr(tokenizer, name) for name in best.params if "." not in name} == {
         name: value for name, value in best.params.items() if "." not in name

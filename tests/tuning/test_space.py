@@ -6,14 +6,14 @@ import pytest
 from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.tokenizers.vqvae import VQVAETokenizer
 from unmask.tuning.space import SCHEDULES, SPACES, set_parameters, suggest
-from unmask.workflow.presets import load_preset, preset_names
+from unmask.workflow.settings import load_settings, preset_names
 
-MASKED_TOKEN = [name for name in preset_names() if load_preset(name).detector["kind"] == MaskedTokenDetector.kind]
+MASKED_TOKEN = [name for name in preset_names() if load_settings(name).detector["kind"] == MaskedTokenDetector.kind]
 
 
 @pytest.mark.parametrize("name", MASKED_TOKEN)
 def test_every_published_value_can_be_found(name: str) -> None:
-    preset = load_preset(name)
+    preset = load_settings(name)
     tokenizer = preset.new_tokenizer()
     detector = preset.new_detector(tokenizer)
     assert isinstance(detector, MaskedTokenDetector)
@@ -34,7 +34,7 @@ def test_every_published_value_can_be_found(name: str) -> None:
 
 @pytest.mark.parametrize(("target", "name"), [("tokenizer", "gluino-vq-850"), ("detector", "gluino-lut-456")])
 def test_every_draw_can_be_trained(target: str, name: str) -> None:
-    preset, space = load_preset(name), SPACES[target]
+    preset, space = load_settings(name), SPACES[target]
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
     drawn: dict[str, set[object]] = {parameter: set() for parameter in space}
     for _ in range(60):
@@ -43,9 +43,10 @@ def test_every_draw_can_be_trained(target: str, name: str) -> None:
             assert value in space[parameter]
             drawn[parameter].add(value)
         changes = set_parameters({}, parameters)
-        tokenizer = preset.new_tokenizer(changes if target == "tokenizer" else None)
+        changed = preset.with_changes({"tokenizer": changes} if target == "tokenizer" else changes, {})
         if target == "detector":
-            preset.new_detector(tokenizer, changes)
+            changed.new_detector()
         else:
+            tokenizer = changed.new_tokenizer()
             assert (tokenizer.n_codes, tokenizer.hidden % tokenizer.n_heads) == (850, 0)
     assert all(len(values) >= 3 for values in drawn.values())

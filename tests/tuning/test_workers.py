@@ -61,16 +61,16 @@ def test_workers_share_a_journal_and_a_killed_one_loses_only_its_trial(folder: P
     assert trained.returncode == 0, trained.stderr
     again = tmp_path / "again.toml"
     shown = json.loads(unmask("tune", "show", journal, "--json", "--limit", "1", "--preset", again).stdout)
-    assert shown["study"] == "detector-lut-predict"
+    assert shown["study"] == "detector-lut"
     assert shown["best"][0]["parameters"] == find_study(str(journal)).best_trial.params
     assert again.read_text() == (tmp_path / "best.toml").read_text()
 
 
 def test_mistakes_are_one_message(folder: Path, tmp_path: Path) -> None:
     for arguments, code, message in (
-        (["tune", "detector", folder / "signal.parquet", "--out", tmp_path], 2, "labelled signal"),
-        (detector_scan(folder), 2, "say where the study is kept"),
-        (["tune", "detector", folder / "background.parquet", "--preset", "gluino-lut-465"], 2, "did you mean"),
+        (["tune", "run", "detector", folder / "signal.parquet", "--out", tmp_path], 2, "labelled signal"),
+        (detector_scan(folder), 2, "no place for the study"),
+        (["tune", "run", "detector", folder / "background.parquet", "--preset", "gluino-lut-465"], 2, "Did you mean"),
         (["tune", "show", tmp_path / "none.log"], 3, "no such journal"),
     ):
         result = unmask(*arguments)

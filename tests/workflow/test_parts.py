@@ -19,7 +19,7 @@ from unmask.io.parquet import write_events
 from unmask.scores.calibration import ScoredBy
 from unmask.scores.score_table import Scores, read_scores
 from unmask.tables import table_files
-from unmask.workflow.score import Shard
+from unmask.workflow.score import parse_shard
 from unmask.workflow.sources import Sources
 
 
@@ -71,10 +71,10 @@ def test_a_range_of_entries_is_that_slice_of_the_file(
 
 
 def test_what_is_no_shard_is_refused() -> None:
-    assert Shard.parse("3/100") == Shard(3, 100)
+    assert parse_shard("3/100") == (3, 100)
     for wrong in ("0/2", "3/2", "2", "a/b", "-1/2", "1/"):
         with pytest.raises(UsageError, match="1 to n"):
-            Shard.parse(wrong)
+            parse_shard(wrong)
 
 
 def test_scores_in_shards_are_those_of_one_process(model: Path, files: list[Path], tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli import calibrate, combine, data, evaluate, model, report, study, tokenizer, tune
+from unmask.cli import calibrate, data, evaluate, model, study, tokenizer, tune
 
 app = typer.Typer(
     name="unmask",
@@ -16,25 +16,25 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Every command explains itself: [bold]unmask COMMAND --help[/bold]. "
+    epilog="Options of a command: [bold]unmask COMMAND --help[/bold]. "
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 bad data.",
 )
 app.add_typer(data.app, name="data")
 app.add_typer(tokenizer.app, name="tokenizer")
 app.command()(model.train)
 app.command()(model.score)
-app.command()(combine.combine)
+app.command()(calibrate.combine)
 app.command()(evaluate.evaluate)
 app.command()(calibrate.calibrate)
 app.command()(calibrate.flag)
-app.command()(report.report)
+app.command()(evaluate.report)
 app.add_typer(study.app, name="study")
 app.add_typer(tune.app, name="tune")
 app.command("list")(model.list_)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
         from importlib.metadata import version
 
         typer.echo(f"unmask {version('unmask')}")

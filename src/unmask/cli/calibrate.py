@@ -1,33 +1,32 @@
-"""`unmask calibrate` and `unmask flag`: from scores to background p-values and the events to look at."""
+"""`unmask calibrate`, `unmask flag` and `unmask combine`: from scores to background p-values and flagged events."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from unmask.cli.reading import JsonOption
+from unmask.cli.console import note, show, show_json
+from unmask.cli.options import JsonOption, OutFile, OutFolder
+from unmask.errors import UsageError
+
+ScoresFiles = Annotated[list[Path], typer.Argument(metavar="SCORES...", help="Files that unmask score wrote.")]
 
 
 def calibrate(
     scores: Annotated[
-        list[Path],
-        typer.Argument(metavar="BACKGROUND_SCORES...", help="Scores of held-out background, or of a control region."),
+        list[Path], typer.Argument(metavar="SCORES...", help="Scores of held-out background, or of a control region.")
     ],
-    background_efficiency: Annotated[
-        float, typer.Option(help="Share of the background that may be above the threshold.")
-    ] = 0.01,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write.")] = Path("calibration"),
+    background_efficiency: Annotated[float, typer.Option(help="Background efficiency above the threshold.")] = 0.01,
+    out: OutFolder = Path("calibration"),
     json: JsonOption = False,
 ) -> None:
-    """Choose the threshold for a wanted background efficiency, and keep what turns scores into p-values.
+    """Choose the threshold for a background efficiency, and keep what turns scores into p-values.
 
     The events must be neither those that the detector was trained on nor those that will be flagged.
     """
     from unmask.artifacts import check_can_save
-    from unmask.cli.console import emit_json, note
-    from unmask.cli.console import out as console
     from unmask.scores.calibration import ScoredBy
     from unmask.scores.calibration import calibrate as calibrate_scores
     from unmask.scores.score_table import concatenate_scores, read_scores
@@ -35,32 +34,26 @@ def calibrate(
     check_can_save(out)
     scored_by = ScoredBy.of_files(scores)
     events = concatenate_scores([read_scores(path) for path in scores])
-    found = calibrate_scores(events, background_efficiency=background_efficiency, scored_by=scored_by)
-    if events.n_trained_on:
-        note(
-            f"warning: the detector was trained on {events.n_trained_on:,} of these {len(events):,} events: p-values "
-            "come out wrong"
-        )
-    if found.n_repeated:
-        note(f"warning: {found.n_repeated:,} events are given more than once: the interval is too narrow")
-    found.save(out)
-    facts = {"threshold": found.threshold, "n_events": len(events), "background_efficiency": vars(found.measured)}
+    calibration = calibrate_scores(events, background_efficiency=background_efficiency, scored_by=scored_by)
+    n_seen = events.n_trained_on
+    if n_seen:
+        note(f"warning: the detector was trained on {n_seen:,} of these {len(events):,} events: p-values are wrong")
+    if calibration.n_repeated:
+        note(f"warning: {calibration.n_repeated:,} events are given more than once: the interval is too narrow")
+    calibration.save(out)
+    threshold, measured = calibration.threshold, calibration.measured
     if json:
-        emit_json(facts)
-        return
-    console.print(
-        f"threshold {found.threshold:.6g}: background efficiency {found.measured} of {len(events):,} events -> {out}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+        known = {"threshold": threshold, "n_events": len(events)}
+        show_json(known | {"background_efficiency": vars(measured)})
+    else:
+        show(f"threshold {threshold:.6g}: background efficiency {measured} of {len(events):,} events -> {out}")
 
 
 def flag(
     calibration: Annotated[Path, typer.Argument(metavar="CALIBRATION", help="Folder that unmask calibrate wrote.")],
-    scores: Annotated[list[Path], typer.Argument(metavar="SCORES...", help="Files that unmask score wrote.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")] = Path("flagged.parquet"),
-    csv: Annotated[bool, typer.Option("--csv", help="Also write the same as text, next to OUT.")] = False,
+    scores: ScoresFiles,
+    out: OutFile = Path("flagged.parquet"),
+    csv: Annotated[bool, typer.Option("--csv", help="The same as text, next to OUT.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Write the events above the calibrated threshold with their p-values, the least likely first."""
@@ -68,45 +61,85 @@ def flag(
     from pyarrow.csv import write_csv
 
     from unmask.artifacts import MANIFEST, atomic_path, provenance, sha256_of_file
-    from unmask.cli.console import emit_json, note
-    from unmask.cli.console import out as console
-    from unmask.errors import UsageError
     from unmask.scores.calibration import Calibration
 
     if out.suffix != ".parquet":
         raise UsageError(f"{out}: a Parquet file is written; let its name end in .parquet (--csv adds it as text)")
-    if out.resolve() in {path.resolve() for path in scores}:
-        raise UsageError(f"{out} would overwrite a scores file; choose another name")
+    _check_out(out, scores)
     known = Calibration.load(calibration)
-    found = known.flag(scores)
-    for text in found.notes:
+    flagged = known.flag(scores)
+    for text in flagged.notes:
         note(f"warning: {text}")
     if known.scored_by.model is None:
-        note("warning: the calibration does not say of which model its scores are; make sure that it is the same")
+        note("warning: the calibration does not name the model of its scores; make sure that it is the same")
     files = [path.name for path in scores]
-    found.write(out, metadata=provenance(calibration=sha256_of_file(calibration / MANIFEST), scores=files))
+    flagged.write(out, metadata=provenance(calibration=sha256_of_file(calibration / MANIFEST), scores=files))
     if csv:
         columns = {
             name: column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
-            for name, column in found.columns().items()
+            for name, column in flagged.columns().items()
         }
         with atomic_path(out.with_suffix(".csv")) as path:
             write_csv(pa.table(columns), path)
     # The efficiency is one of weights; in data, where these are 1, of events.
-    flagged_weight, expected = float(found.scores.weight.sum()), known.measured.value * found.weight
+    numbers = {
+        "n_events": flagged.n_events,
+        "n_flagged": len(flagged.scores),
+        "weight_flagged": float(flagged.scores.weight.sum()),
+        "weight_expected_of_background": known.measured.value * flagged.weight,
+    }
     if json:
-        emit_json(
-            {
-                "n_events": found.n_events,
-                "n_flagged": len(found.scores),
-                "weight_flagged": flagged_weight,
-                "weight_expected_of_background": expected,
-            }
+        show_json(numbers)
+    else:
+        show(
+            "{n_flagged:,} of {n_events:,} events flagged -> {out}\nsum of their weights {weight_flagged:,.1f}; "
+            "{weight_expected_of_background:,.1f} expected if all events are background".format(out=out, **numbers)
         )
-        return
-    console.print(
-        f"{len(found.scores):,} of {found.n_events:,} events flagged -> {out}\n"
-        f"sum of their weights {flagged_weight:,.1f}; {expected:,.1f} expected if all events are background",
-        highlight=False,
-        soft_wrap=True,
+
+
+def combine(
+    scores: ScoresFiles,
+    background: Annotated[
+        list[Path] | None, typer.Option(help="Background scores, such as of validation events, one per SCORES.")
+    ] = None,
+    rule: Annotated[
+        Literal["average", "and", "or", "product"],
+        typer.Option(help="Rule for p-values; and: all must be small; or: one is enough."),
+    ] = "product",
+    out: OutFile = Path("combined.parquet"),
+) -> None:
+    """Combine scores of several detectors into one score per event.
+
+    Each score becomes its background p-value: from the events of --background, or else from about half of the
+    background of SCORES, which is then omitted from OUT.
+    """
+    import hashlib
+    import json
+
+    from unmask.artifacts import provenance
+    from unmask.scores.calibration import ScoredBy
+    from unmask.scores.combination import combine as combine_scores
+    from unmask.scores.score_table import read_scores, write_scores
+
+    _check_out(out, [*scores, *(background or [])])
+    pairs = zip(scores, background, strict=False) if background else ((path,) for path in scores)
+    scored_by = [vars(ScoredBy.of_files(pair)) for pair in pairs]
+    read, calibrating = ({str(path): read_scores(path) for path in paths or []} for paths in (scores, background))
+    combined = combine_scores(read, calibrating or None, rule=rule)
+    # Combinations that are calibrated alike are one detector to unmask calibrate and unmask flag.
+    model = hashlib.sha256(json.dumps([rule, scored_by]).encode())
+    for one in (calibrating or read).values():
+        model.update(one.score.tobytes())
+    record = provenance(detector="combination", model=model.hexdigest(), score=rule, combined=scored_by)
+    write_scores(out, [combined], provenance=record)
+    n_events = len(next(iter((calibrating or read).values())))
+    n_calibrating = n_events if calibrating else n_events - len(combined)
+    show(
+        f"{rule} of {len(read)} scores, calibrated on {n_calibrating:,} background events: {len(combined):,} events "
+        f"-> {out}"
     )
+
+
+def _check_out(out: Path, scores: list[Path]) -> None:
+    if out.resolve() in {path.resolve() for path in scores}:
+        raise UsageError(f"{out} would overwrite a scores file; choose another name")

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -18,22 +18,35 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
-    TransferSpeedColumn,
 )
 from rich.table import Table
 
-#: Of several processes that torchrun has started to train together only the first speaks and saves.
+if TYPE_CHECKING:
+    from unmask.workflow.sources import Sources
+
+#: Of several processes that torchrun has started to train together only the first prints and saves.
 IS_FIRST_PROCESS = int(os.environ.get("WORLD_SIZE", "1")) < 2 or os.environ.get("RANK", "0") == "0"
 out = Console(quiet=not IS_FIRST_PROCESS)
 err = Console(stderr=True, quiet=not IS_FIRST_PROCESS)
 
 
+def show(text: str) -> None:
+    """Print a result as it is."""
+    out.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
 def note(text: str) -> None:
-    """Say something that is not a result."""
+    """Print what is not a result."""
     err.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def emit_json(value: Any) -> None:
+def note_problems(sources: Sources) -> None:
+    """Print which events were skipped or cut."""
+    for text in sources.problems():
+        note(text)
+
+
+def show_json(value: Any) -> None:
     """Print a result for a program to read."""
     out.file.write(json.dumps(value, indent=1) + "\n")
 
@@ -71,13 +84,7 @@ def working(text: str) -> Iterator[Callable[[float], None]]:
 @contextmanager
 def byte_bars() -> Iterator[Callable[[str, int, int], None]]:
     """Show a bar for each file on its way; call what it gives with name, bytes here and bytes in all."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, disable=not err.is_terminal) as bars:
         tasks: dict[str, TaskID] = {}
 

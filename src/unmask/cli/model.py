@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unmask.cli.fitting import (
+from unmask.cli.console import IS_FIRST_PROCESS, note, note_problems, progress_bar, show
+from unmask.cli.options import (
     DeviceOption,
-    OutOption,
+    OutFolder,
     SeedOption,
     SetOption,
     ValidationOption,
-    fit_tokenizer,
     parse_settings,
+    read_training_events,
+    reads_events,
     run_folder_of,
-    training_and_validation,
 )
-from unmask.cli.reading import Reading, reads_events, resolve
+from unmask.errors import UsageError, require
 
 if TYPE_CHECKING:
     from unmask.workflow.score import Outcome, Parts
@@ -27,27 +28,19 @@ if TYPE_CHECKING:
 
 @reads_events
 def train(
-    reading: Reading,
-    out: OutOption,
-    preset: Annotated[
-        str | None, typer.Option(help="A configuration (see: unmask list) or a TOML file of the same shape.")
-    ] = None,
-    detector: Annotated[str | None, typer.Option(help="A kind of detector with its default settings.")] = None,
+    sources: Sources,
+    out: OutFolder,
+    preset: Annotated[str, typer.Option(help="Preset, kind of detector, or TOML file (see: unmask list).")] = "default",
     tokenizer: Annotated[
-        Path | None, typer.Option(help="Folder of a fitted tokenizer; without it one is fitted first.")
+        Path | None, typer.Option(help="Folder of a fitted tokenizer [default: one is fitted].")
     ] = None,
     settings: SetOption = None,
     validation: ValidationOption = None,
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
-    deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="The same result in every run on CUDA too.")
-    ] = False,
-    tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Also write TensorBoard files to OUT.run.")
-    ] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="TensorBoard files in OUT.run.")] = False,
 ) -> None:
-    """Train a detector on background events; signal is refused. Without --preset or --detector: the preset default.
+    """Train a detector on background events; signal is refused.
 
     The log and the checkpoints go to OUT.run: after an interruption run the same command again and it continues.
     On several GPUs: torchrun --nproc-per-node 4 -m unmask train ...
@@ -55,98 +48,69 @@ def train(
     --set tokenizer.n_bins=5.
     """
     from unmask.artifacts import check_can_save
-    from unmask.cli.console import IS_FIRST_PROCESS
-    from unmask.cli.console import out as console
-    from unmask.cli.training_bar import TrainingBar
+    from unmask.cli.progress import training_line
     from unmask.detectors.network import NetworkDetector
-    from unmask.errors import UsageError
     from unmask.tokenizers import load_tokenizer
     from unmask.training.distributed import wait_for_all
-    from unmask.workflow.presets import default_preset, load_preset
+    from unmask.workflow.fit import fit_detector
+    from unmask.workflow.settings import load_settings
 
-    if preset and detector:
-        raise UsageError("--preset names a detector already; leave out --detector, or --preset")
-    chosen = default_preset(detector) if detector else load_preset(preset or "default")
     changes = parse_settings(settings)
-    tokenizer_changes = changes.pop("tokenizer", {})
-    shared = {"seed": seed, "device": device, "deterministic": deterministic}
-    if tokenizer and tokenizer_changes:
+    if tokenizer and "tokenizer" in changes:
         raise UsageError("--tokenizer is fitted already; leave out --set tokenizer...")
-    if (tokenizer or tokenizer_changes) and not chosen.tokenizer:
-        raise UsageError(f"the detector of {chosen.name} has no tokenizer; give --preset or --detector of one that has")
-    if tokenizer_changes.get("kind", chosen.tokenizer.get("kind")) == "vqvae":
-        tokenizer_changes["training"] = shared | tokenizer_changes.get("training", {})
-    fitted = load_tokenizer(resolve(tokenizer)) if tokenizer else None
-    if fitted is None and chosen.tokenizer:
-        fitted = chosen.new_tokenizer(tokenizer_changes)
-    new = chosen.new_detector(fitted, changes, shared)
+    chosen = load_settings(preset, changes, seed=seed, device=device)
+    if tokenizer and not chosen.tokenizer:
+        raise UsageError(f"the detector of {chosen.name} has no tokenizer; choose a preset that has one: unmask list")
+    fitted = load_tokenizer(tokenizer) if tokenizer else None
+    chosen.new_detector(fitted)  # mistakes in settings are found before events are read
     check_can_save(out)
-    events, held_out = training_and_validation(reading, validation, seed)
+    events, held_out = read_training_events(sources, validation, seed)
     run_folder = run_folder_of(out)
-    if tokenizer is None and fitted is not None:
-        fit_tokenizer(fitted, events, held_out, run_folder / "tokenizer")
-
-    if isinstance(new, NetworkDetector):
-        board_folder = run_folder if tensorboard and IS_FIRST_PROCESS else None
-        with TrainingBar("detector", new.training.max_epochs, board_folder) as bar:
-            new.fit(events, held_out, run_folder=run_folder, reporter=bar)
-        best = min(record.validation_loss for record in new.history_)
-        seconds = sum(record.seconds for record in new.history_)
-        facts = (
-            f"{len(new.history_)} epochs in {seconds:,.0f} s, best validation loss {best:.4f}, "
-            f"{new.n_parameters:,} parameters"
-        )
-    else:
-        new.fit(events, held_out, run_folder=run_folder)
-        facts = f"{len(events):,} events"
+    watch = training_line(run_folder if tensorboard and IS_FIRST_PROCESS else None)
+    detector = fit_detector(chosen, events, held_out, tokenizer=fitted, run_folder=run_folder, watch=watch)
     if IS_FIRST_PROCESS:
-        new.save(out)
+        detector.save(out)
     wait_for_all()
-    console.print(f"{facts} -> {out}", highlight=False, soft_wrap=True)
+    result = f"{len(events):,} events"
+    if isinstance(detector, NetworkDetector):
+        history = detector.history_
+        best, seconds = min(record.validation_loss for record in history), sum(record.seconds for record in history)
+        result = (
+            f"{len(history)} epochs in {seconds:,.0f} s, best validation loss {best:.4f}, "
+            f"{detector.n_parameters:,} parameters"
+        )
+    show(f"{result} -> {out}")
 
 
 @reads_events
 def score(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="Folder of a trained detector, or sample:gluino-model.")
-    ],
-    reading: Reading,
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a detector, or sample:gluino-model.")],
+    sources: Sources,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Parquet file to write; with --dask or --shard, a folder of parts.")
+        Path, typer.Option("--out", "-o", help="Parquet file; with --dask or --shard, a folder of parts.")
     ] = Path("scores.parquet"),
-    token_losses: Annotated[
-        bool, typer.Option("--token-losses", help="Also write the loss of every token: which object is odd.")
-    ] = False,
+    token_losses: Annotated[bool, typer.Option("--token-losses", help="Loss of every token in OUT.")] = False,
     how: Annotated[
-        str | None, typer.Option("--score", help="mean, mean-real, sum or max of token losses (default: the model's).")
+        str | None, typer.Option("--score", help="Reduction of token losses: mean, mean-real, sum or max.")
     ] = None,
-    explain: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Explain the N most anomalous events, in OUT.explained.json.")
-    ] = 0,
+    explain: Annotated[int, typer.Option(min=0, metavar="N", help="Number of most anomalous events to explain.")] = 0,
     device: DeviceOption = "auto",
     dask: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Score on a Dask cluster: tcp://HOST:8786, or local:2 for two processes here. OUT is then a folder of "
-            "parts, and running the command again scores only what is missing.",
-        ),
+        str | None, typer.Option(metavar="ADDRESS", help="Dask cluster: tcp://HOST:8786, or local:2 for 2 processes.")
     ] = None,
     n_parts: Annotated[
-        int | None,
-        typer.Option("--parts", min=1, help="Number of parts with --dask (default: one per 500,000 events or file)."),
+        int | None, typer.Option("--parts", min=1, help="Parts with --dask [default: one per 500,000 events or file].")
     ] = None,
-    shard: Annotated[
-        str | None,
-        typer.Option(metavar="I/N", help="Score only part I of N, from 1/N to N/N. OUT is then a folder of parts."),
-    ] = None,
+    shard: Annotated[str | None, typer.Option(metavar="I/N", help="Only part I of N, from 1/N to N/N.")] = None,
 ) -> None:
-    """Give every event an anomaly score, larger is more anomalous, in bounded memory."""
-    from unmask.cli.console import note
-    from unmask.cli.console import out as console
-    from unmask.errors import UsageError
+    """Give each event an anomaly score, larger is more anomalous, in bounded memory.
+
+    With --dask or --shard, running the command again scores only the parts that are missing. Explanations go to
+    OUT.explained.json.
+    """
+    from unmask.io.sample import resolve
     from unmask.scores.explanations import explained_path
-    from unmask.workflow.score import Parts, Scoring, Shard
+    from unmask.workflow.score import Parts, Scoring, parse_shard
 
     if explain and (dask or shard):
         raise UsageError("--explain needs all events in one process; leave out --dask and --shard")
@@ -154,29 +118,25 @@ def score(
         raise UsageError("--dask, with --parts, scores all parts, and --shard one of them; give only one")
     scoring = Scoring(resolve(model).absolute(), how, token_losses, explain, device)
     if dask:
-        from unmask.errors import require
-
         require("distributed", "dask")
         from unmask.workflow.dask import number_of_parts
 
-        parts = Parts(scoring, out.absolute(), n_parts or number_of_parts(reading.sources))
-        _score_on_dask(dask, parts, reading.sources)
+        _score_on_dask(dask, Parts(scoring, out.absolute(), n_parts or number_of_parts(sources)), sources)
     elif shard:
-        part = Shard.parse(shard)
-        parts = Parts(scoring, out.absolute(), part.count)
+        i, n = parse_shard(shard)
+        parts = Parts(scoring, out.absolute(), n)
         parts.check()
-        _report([parts.write(part.index - 1, reading.sources.parts(part.count)[part.index - 1])], out)
+        _report([parts.write(i - 1, sources.parts(n)[i - 1])], out)
     else:
-        reading.check_output(out)
-        n_events = scoring.write(reading.stream(), out, **reading.sources.origin())
-        reading.report_skipped()
-        console.print(f"{n_events:,} events -> {out}", highlight=False, soft_wrap=True)
+        sources.check_output(out)
+        written = scoring.write(sources.stream(bar=progress_bar), out, **sources.origin())
+        note_problems(sources)
+        show(f"{written.n_events:,} events -> {out}")
         if explain:
             note(f"explained -> {explained_path(out)}")
 
 
 def _score_on_dask(address: str, parts: Parts, sources: Sources) -> None:
-    from unmask.cli.console import progress_bar
     from unmask.workflow.dask import connect, score_parts
 
     parts.check()
@@ -190,52 +150,37 @@ def _score_on_dask(address: str, parts: Parts, sources: Sources) -> None:
 
 
 def _report(outcomes: list[Outcome], out: Path) -> None:
-    """Say what became of parts, and exit with 3 if some of them failed."""
-    from unmask.cli.console import note
-    from unmask.cli.console import out as console
-    from unmask.cli.reading import note_skipped
-    from unmask.events.checks import BadEvents
-
-    bad = BadEvents(skip=True)
+    """Print the results of parts, and exit with 3 if some of them failed."""
     for outcome in outcomes:
-        bad.reasons.update(outcome.bad.reasons)
-        bad.examples |= outcome.bad.examples
-    note_skipped(bad)
+        for text in outcome.problems:
+            note(text)
     failures = [outcome.failure for outcome in outcomes if outcome.failure]
-    n_kept = sum(outcome.is_kept for outcome in outcomes)
-    console.print(
-        f"{sum(outcome.n_events for outcome in outcomes):,} events in {len(outcomes) - len(failures):,} parts "
-        f"({n_kept:,} there before) -> {out}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    n_events, n_kept = sum(outcome.n_events for outcome in outcomes), sum(outcome.is_kept for outcome in outcomes)
+    show(f"{n_events:,} events in {len(outcomes) - len(failures):,} parts ({n_kept:,} there before) -> {out}")
     if failures:
-        note(f"{len(failures):,} parts failed:")
-        for failure in failures:
-            note(f"  {failure}")
+        note("\n  ".join([f"{len(failures):,} parts failed:", *failures]))
         raise typer.Exit(3)
 
 
 def list_() -> None:
-    """List presets, tokenizers and detectors, a line each."""
-    from unmask.cli.console import out as console
+    """List presets, tokenizers and detectors, one per line."""
     from unmask.detectors import KINDS as DETECTORS
     from unmask.detectors import detector_class
     from unmask.tokenizers import KINDS as TOKENIZERS
     from unmask.tokenizers import tokenizer_class
-    from unmask.workflow.presets import load_preset, preset_names
+    from unmask.workflow.settings import load_settings, preset_names
 
     def first_line(thing: type[object]) -> str:
         return (thing.__doc__ or "").splitlines()[0].replace("`", "").removesuffix(".")
 
     lists = {
-        "presets (--preset)": {name: load_preset(name).description for name in preset_names()},
+        "presets": {name: load_settings(name).description for name in preset_names()},
         "tokenizers": {kind: first_line(tokenizer_class(kind)) for kind in TOKENIZERS},
-        "detectors (--detector)": {kind: first_line(detector_class(kind)) for kind in DETECTORS},
+        "detectors": {kind: first_line(detector_class(kind)) for kind in DETECTORS},
     }
     width = max(len(name) for entries in lists.values() for name in entries)
     for title, entries in lists.items():
-        console.print(title, style="bold", highlight=False)
-        for name, what in entries.items():
+        show(f"{title} (--preset)")
+        for name, text in entries.items():
             # Not a table, which would break lines: one can search these.
-            console.print(f"  {name:<{width}}  {what}", highlight=False, markup=False, soft_wrap=True)
+            show(f"  {name:<{width}}  {text}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from importlib.metadata import version
 from pathlib import Path
@@ -9,133 +10,106 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from unmask.cli.fitting import DeviceOption, SeedOption, SetOption, parse_settings
-from unmask.cli.reading import Reading, find_files, reads_named_files
+from unmask.cli.console import note, show, show_table
+from unmask.cli.options import DeviceOption, OutFolder, SeedOption, SetOption, parse_settings, reads_events
+from unmask.errors import UsageError
 
 if TYPE_CHECKING:
-    from unmask.study.data import EventFiles
     from unmask.study.run import StudyRun
     from unmask.study.stages import Planned
+    from unmask.workflow.sources import Sources
 
 app = typer.Typer(no_args_is_help=True, help="From event files to a report in one command.")
 
 
 @app.command()
-@reads_named_files
+@functools.partial(reads_events, without=("files", "process", "label", "signal_process"))
 def run(
-    reading: Reading,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the study; run again to continue there.")],
+    sources: Sources,
+    out: OutFolder,
     study: Annotated[
-        str | None, typer.Argument(metavar="STUDY", help="four-top or gluino; leave it out for files of your own.")
+        str | None, typer.Argument(metavar="STUDY", help="four-top or gluino; omit it for files of your own.")
     ] = None,
     background: Annotated[
-        list[Path] | None, typer.Option(help="File of background events, which are split 80/10/10 (repeatable).")
+        list[Path] | None, typer.Option(help="Background events, which are split 80/10/10 (repeatable).")
     ] = None,
-    signal: Annotated[list[Path] | None, typer.Option(help="File of a signal to test with (repeatable).")] = None,
-    data_file: Annotated[
-        list[Path] | None, typer.Option(help="File of events to search for anomalies (repeatable).")
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder with four_top/*.csv.gz and channel_2b/*.csv.gz; without it STUDY runs on the sample."
-        ),
+    signal: Annotated[list[Path] | None, typer.Option(help="Signal events, to test with (repeatable).")] = None,
+    data: Annotated[list[Path] | None, typer.Option(help="Events to search for anomalies (repeatable).")] = None,
+    benchmark_dir: Annotated[
+        Path | None, typer.Option(help="Folder with the files of STUDY [default: the bundled sample].")
     ] = None,
     only: Annotated[
-        str | None, typer.Option(metavar="NAME,...", help="Only these configurations, such as lut-456,vq-512.")
+        str | None, typer.Option(metavar="NAME,...", help="Detectors to train, such as default,lut-456 [default: all].")
     ] = None,
     settings: SetOption = None,
     epochs: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Epochs of all that is trained, at most; a cosine of the learning rate ends with them."
-        ),
+        int | None, typer.Option(min=1, help="Maximum epochs per training; sets the cosine schedule's length.")
     ] = None,
     seed: SeedOption = 1,
     device: DeviceOption = "auto",
-    style: Annotated[Literal["plain", "atlas", "cms"], typer.Option(help="Look of the figures.")] = "plain",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be done.")] = False,
+    style: Annotated[Literal["plain", "atlas", "cms"], typer.Option(help="Style of the figures.")] = "plain",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List of what would be done, without doing it.")] = False,
 ) -> None:
     """Split, tokenize, train, score, calibrate, measure, draw and report: everything, in one folder.
 
     On your own files: unmask study run --background bkg.csv --signal sig.csv --out my-study. A published study:
     unmask study run gluino --out gluino. What is done already is not done again: after an interruption, with another
-    signal or other settings, run the same command with the same --out. Several processes may share a folder, each with
-    an --only of its own: what one of them makes, the others wait for.
+    signal or other settings, run the same command with the same --out. Settings of one detector alone begin with its
+    name: --set lut-456.dropout=0.1. Several processes may share a folder, each with an --only of its own: what one of
+    them makes, the others wait for.
     """
-    from unmask.cli.console import note
-    from unmask.cli.console import out as console
-    from unmask.cli.study_progress import StudyProgress
-    from unmask.errors import UsageError
-    from unmask.study.configurations import DEFAULT, choose_configurations, load_study
+    from unmask.cli.progress import StudyProgress
+    from unmask.study.data import StudyFiles
+    from unmask.study.published import DEFAULT, choose_detectors, load_study
     from unmask.study.results import SUMMARY
     from unmask.study.run import StudyRun
+    from unmask.study.stages import plan
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # one would wait for the other's stage, that one for its training
         raise UsageError("torchrun is for unmask train; start several unmask study run with different --only instead")
-    chosen = load_study(study or DEFAULT)
-    files = _event_files(reading, study, data, background or [], signal or [], data_file or [])
-    if study and data is None:
-        note(f"without --data: on the sample of the {study} study that ships with unmask, not on the full data")
-    configurations = choose_configurations(
-        chosen,
-        [name.strip() for name in only.split(",")] if only else None,
-        changes=parse_settings(settings),
-        epochs=epochs,
-        seed=seed,
-        device=device,
-    )
-    current = StudyRun(out, chosen, configurations, files, seed, device, StudyProgress(), style)
-    _show_plan(current)
-    if dry_run:
-        return
-    current.run()
-    summary = out / "results" / SUMMARY
-    if files.has_signal:
-        console.print("\n" + summary.read_text(), highlight=False, markup=False, soft_wrap=True)
-    _show_thresholds(current)
-    console.print(f"report -> {out / 'report.html'}", highlight=False, markup=False, soft_wrap=True)
-
-
-def _event_files(
-    reading: Reading,
-    study: str | None,
-    data: Path | None,
-    background: list[Path],
-    signal: list[Path],
-    data_file: list[Path],
-) -> EventFiles:
-    from unmask.errors import UsageError
-    from unmask.study.configurations import load_study
-    from unmask.study.data import EventFiles, files_of_study
-
     if study and background:
         raise UsageError(f"{study} has a background of its own; leave out --background, or the study's name")
-    if data and not study:
-        raise UsageError("--data is the folder of a published study; name it: unmask study run gluino --data ...")
+    if benchmark_dir and not study:
+        raise UsageError(
+            "--benchmark-dir holds published studies; name one: unmask study run gluino --benchmark-dir DIR"
+        )
     if not study and not background:
         raise UsageError("nothing to learn from: give --background FILE, or a study's name (four-top, gluino)")
-    chosen = load_study(study) if study else None
-    return EventFiles(
-        background=files_of_study(chosen, data) if chosen else tuple(find_files(background)),
-        signal=tuple(find_files(signal)),
-        data=tuple(find_files(data_file)),
-        signal_processes=chosen.signal_processes if chosen else (),
-        kind=reading.sources.kind,
-        options=reading.options,
-        skip_bad=reading.bad.skip,
+    chosen = load_study(study or DEFAULT)
+    known = sources.with_files(chosen.files(benchmark_dir), chosen.signal_processes) if study else None
+    files = StudyFiles(
+        known or sources.with_files(background or []), sources.with_files(signal or []), sources.with_files(data or [])
     )
-
-
-def _show_plan(current: StudyRun) -> None:
-    from unmask.cli.console import note, show_table
-    from unmask.study.stages import plan
-
+    files.check()
+    names = [name.strip() for name in only.split(",")] if only else None
+    shared = {"seed": seed, "device": device} | ({"max_epochs": epochs} if epochs else {})
+    detectors = choose_detectors(chosen, names, parse_settings(settings), **shared)
+    current = StudyRun(out, chosen, detectors, files, seed, device, StudyProgress(), style)
+    current.check()
     planned = plan(current.stages, current.ledger)
-    rows = [(each.stage.name, _state(current, each)) for each in planned]
-    show_table(f"stages of the study in {current.out}", ("stage", "state"), rows)
-    if not any(each.why for each in planned):
+    note(f"{chosen.title}{' (bundled sample; full data: --benchmark-dir DIR)' if study and not benchmark_dir else ''}")
+    if dry_run:
+        show_table(f"stages of the study in {out}", ("stage", "state", "reads or scores"), _rows(current, planned))
+        return
+    n_done = sum(each.why is None for each in planned)
+    if n_done == len(planned):
         note("all is done; nothing has changed")
+    elif n_done:
+        note(f"{n_done} of {len(planned)} stages are done already")
+    current.run()
+    if files.has_signal:
+        show("\n" + (out / "results" / SUMMARY).read_text())
+    _show_thresholds(current)
+    show(f"Report: {out / 'report.html'}")
+
+
+def _rows(current: StudyRun, planned: list[Planned]) -> list[tuple[str, str, str]]:
+    rows = []
+    for each in planned:
+        stage = each.stage
+        work = [f"reads {path.name}" for path in stage.reads] + [f"scores {path.stem} events" for path in stage.scores]
+        rows.append((stage.name, _state(current, each), ", ".join(work) if each.why else ""))
+    return rows
 
 
 def _state(current: StudyRun, planned: Planned) -> str:
@@ -146,11 +120,9 @@ def _state(current: StudyRun, planned: Planned) -> str:
 
 
 def _show_thresholds(current: StudyRun) -> None:
-    from unmask.cli.console import show_table
     from unmask.scores.calibration import Calibration
 
-    rows = []
-    for configuration in current.configurations:
-        found = Calibration.load(current.calibration_of(configuration))
-        rows.append((configuration.name, f"{found.threshold:.6g}", str(found.measured)))
-    show_table("thresholds", ("detector", "score", "background efficiency (validation events)"), rows)
+    for name in current.detectors:
+        calibration = Calibration.load(current.calibration_of(name))
+        value, low, high = (f"{100 * part:.2f}%" for part in vars(calibration.measured).values())
+        show(f"Threshold ({name}): score ≥ {calibration.threshold:.4g}; validation ε_B = {value} [{low}, {high}]")

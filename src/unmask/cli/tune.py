@@ -8,229 +8,164 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from unmask.cli.fitting import DeviceOption, SeedOption, ValidationOption, training_and_validation
-from unmask.cli.reading import JsonOption, Reading, reads_events
+from unmask.cli.console import note, show, show_json, show_table
+from unmask.cli.options import (
+    FIGURE_FORMATS,
+    DeviceOption,
+    JsonOption,
+    SeedOption,
+    SetOption,
+    ValidationOption,
+    parse_settings,
+    read_training_events,
+    reads_events,
+)
+from unmask.errors import UsageError, require
 
 if TYPE_CHECKING:
     from optuna import Study
     from optuna.trial import FrozenTrial
 
-    from unmask.events.event_set import EventSet
-    from unmask.networks.masked_token import Padding
     from unmask.tokenizers import Tokenizer
-    from unmask.tuning.scan import Pruning
-    from unmask.tuning.space import Target
+    from unmask.workflow.settings import Settings
+    from unmask.workflow.sources import Sources
 
 app = typer.Typer(no_args_is_help=True, help="Search hyper-parameters on background alone, with any number of workers.")
 
-PresetOption = Annotated[
-    str, typer.Option(help="What to start from: a published configuration (see: unmask list) or a TOML file.")
-]
-TrialsOption = Annotated[int, typer.Option(min=1, help="Finished trials that the study shall have in the end.")]
-OutOption = Annotated[
-    Path | None, typer.Option("--out", "-o", help="Folder for the journal, figures and the best preset.")
-]
-StorageOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Where workers share the study: a journal file, or a database such as postgresql+psycopg://... "
-        "(default: OUT/journal.log)."
-    ),
-]
-StudyOption = Annotated[str | None, typer.Option(help="Name of the study (default: made of preset and padding).")]
-EpochsOption = Annotated[int | None, typer.Option(min=1, help="Most epochs of a trial (default: the preset's).")]
-EventsOption = Annotated[int | None, typer.Option(min=1, help="Train on so many events only, drawn by --seed.")]
-PrunerOption = Annotated[
-    Literal["median", "hyperband", "none"], typer.Option(help="How trials that fall behind are stopped early.")
-]
-StorageArgument = Annotated[str, typer.Argument(metavar="STORAGE", help="A journal file, or the URL of a database.")]
-ChosenStudyOption = Annotated[str | None, typer.Option(help="Which study, where there are several.")]
+#: Presets to start from.
+_PRESETS = {"tokenizer": "gluino-vq-512", "detector": "gluino-lut-456"}
 
 
 @app.command()
 @reads_events
-def tokenizer(
-    reading: Reading,
-    preset: PresetOption = "gluino-vq-512",
-    trials: TrialsOption = 100,
-    out: OutOption = None,
-    storage: StorageOption = None,
-    study: StudyOption = None,
-    epochs: EpochsOption = None,
-    events: EventsOption = None,
-    validation: ValidationOption = None,
-    pruner: PrunerOption = "median",
-    seed: SeedOption = 0,
-    device: DeviceOption = "auto",
-) -> None:
-    """Tune the VQ-VAE of a preset at its number of codes.
-
-    Searched: latent, hidden, heads, blocks, alpha, beta, gamma and the learning rate. What is minimised is the
-    reconstruction error of validation background. Running the same command again continues the scan.
-    """
-    _scan(reading, "tokenizer", preset, trials, out, storage, study, epochs, events, validation, pruner, seed, device)
-
-
-@app.command()
-@reads_events
-def detector(
-    reading: Reading,
-    preset: PresetOption = "gluino-lut-456",
+def run(
+    target: Annotated[Literal["tokenizer", "detector"], typer.Argument(help="Part of the preset to tune.")],
+    sources: Sources,
+    preset: Annotated[
+        str | None, typer.Option(help="Preset or TOML file [default: gluino-vq-512 or gluino-lut-456].")
+    ] = None,
+    settings: SetOption = None,
     tokenizer: Annotated[
-        Path | None, typer.Option(help="Folder of the fitted tokenizer of the preset; a VQ-VAE needs it.")
+        Path | None, typer.Option(help="Folder of the preset's fitted tokenizer; a VQ-VAE needs it.")
     ] = None,
-    padding: Annotated[
-        Literal["predict", "ignore"] | None, typer.Option(help="Fixed in a study (default: the preset's).")
+    trials: Annotated[int, typer.Option(min=1, help="Finished trials of the study, of all workers together.")] = 100,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for the journal, figures and the best preset.")
     ] = None,
-    trials: TrialsOption = 100,
-    out: OutOption = None,
-    storage: StorageOption = None,
-    study: StudyOption = None,
-    epochs: EpochsOption = None,
-    events: EventsOption = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(help="Journal file or URL of a database, shared by workers [default: OUT/journal.log]."),
+    ] = None,
+    study: Annotated[str | None, typer.Option(help="Name of the study [default: from target and preset].")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Maximum epochs of a trial [default: the preset's].")
+    ] = None,
+    events: Annotated[int | None, typer.Option(min=1, help="Training events to use, drawn by --seed.")] = None,
     validation: ValidationOption = None,
-    pruner: PrunerOption = "median",
+    pruner: Annotated[
+        Literal["median", "hyperband", "none"], typer.Option(help="Rule to stop trials that fall behind.")
+    ] = "median",
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
 ) -> None:
-    """Tune the masked-token detector of a preset.
+    """Tune the VQ-VAE tokenizer or the masked-token detector of a preset.
 
-    Searched: dropout, position encoding, learning rate and schedule, feed-forward expansion and gradient clipping. What
-    is minimised is the cross-entropy of masked tokens of validation background. Losses with different paddings cannot
-    be compared: make one study for each --padding. Running the same command again continues the scan.
+    Searched for a tokenizer: latent, hidden, heads, blocks, alpha, beta, gamma and the learning rate, by the
+    reconstruction error of validation background. For a detector: dropout, position encoding, learning rate and
+    schedule, feed-forward expansion and gradient clipping, by the cross-entropy of masked tokens; losses with different
+    padding (--set padding=ignore) cannot be compared. Running the same command again continues the scan; several may
+    run at once.
     """
-    _scan(
-        reading, "detector", preset, trials, out, storage, study, epochs, events, validation, pruner, seed, device,
-        tokenizer, padding,
-    )  # fmt: skip
+    _quiet_optuna()
+    from unmask.artifacts import MANIFEST, sha256_of_file
+    from unmask.events.fingerprints import fingerprint_of
+    from unmask.tuning.results import MIN_TRIALS, best_settings, complete_trials, draw_figures, write_settings
+    from unmask.tuning.scan import Plan, Scan, open_storage, storage_errors
+    from unmask.workflow.settings import load_settings
+
+    chosen = load_settings(preset or _PRESETS[target], parse_settings(settings))
+    fitted = _fitted(tokenizer, chosen) if tokenizer else None
+    digest = sha256_of_file(tokenizer / MANIFEST)[:16] if tokenizer else None
+    plan = Plan(target=target, settings=chosen, max_epochs=epochs, tokenizer=digest)
+    plan.check()  # before events are read
+    if storage is None and out is None:
+        raise UsageError("no place for the study: give --out FOLDER, or --storage journal.log or a URL")
+    where = storage or str(Path(out or "") / "journal.log")
+    train, held_out = read_training_events(sources, validation, seed)
+    if events is not None and events < len(train):
+        import numpy as np
+
+        train = train[np.sort(np.random.default_rng(seed).permutation(len(train))[:events])]
+        note(f"{events:,} of the training events are used")
+    plan = replace(plan, data=fingerprint_of(train, held_out))
+    scan = Scan(plan=plan, train=train, validation=held_out, tokenizer=fitted, seed=seed, device=device)
+    with storage_errors():
+        shared = scan.study(open_storage(where), study, pruner)
+        scan.run(shared, trials, lambda trial: _note_trial(trial, shared))
+        _show(shared, 5)
+        n_complete = len(complete_trials(shared))
+        if out and n_complete:
+            write_settings(out / "best.toml", best_settings(shared))
+            show(f"best preset -> {out / 'best.toml'}")
+        if out and n_complete >= MIN_TRIALS:
+            draw_figures(shared, out / "figures")
+            show(f"figures -> {out / 'figures'}")
+    note(f"more: unmask tune show {where} --study {shared.study_name}")
 
 
-@app.command()
-def show(
-    storage: StorageArgument,
-    study: ChosenStudyOption = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many trials, the best first.")] = 10,
+@app.command("show")
+def show_(
+    storage: Annotated[str, typer.Argument(metavar="STORAGE", help="Journal file, or URL of a database.")],
+    study: Annotated[str | None, typer.Option(help="Name of the study, if there are several.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Number of trials, the best first.")] = 10,
     figures: Annotated[Path | None, typer.Option(help="Folder for figures of the scan.")] = None,
-    format_: Annotated[str, typer.Option("--figure-format", help="png, pdf or svg.")] = "png",
+    format_: Annotated[str, typer.Option("--figure-format", help=FIGURE_FORMATS)] = "png",
     preset: Annotated[
         Path | None, typer.Option(help="TOML file for the best trial, for: unmask train --preset.")
     ] = None,
-    trial: Annotated[int | None, typer.Option(help="Another trial than the best for --preset, by its number.")] = None,
+    trial: Annotated[int | None, typer.Option(help="Number of a trial for --preset [default: the best].")] = None,
     json: JsonOption = False,
 ) -> None:
     """Show the best trials of a scan, also while it runs; draw them, or write one as a preset."""
     _quiet_optuna()
-    from unmask.cli.console import emit_json, note
-    from unmask.tuning.results import best_preset, draw_figures, summary, write_preset
+    from unmask.tuning.results import best_settings, draw_figures, summary, write_settings
     from unmask.tuning.scan import find_study
 
-    found = find_study(storage, study)
+    chosen = find_study(storage, study)
     if preset:
-        best = best_preset(found, trial)
-        write_preset(preset, best)
+        best = best_settings(chosen, trial)
+        write_settings(preset, best)
         note(f"{best.description} -> {preset}")
     if figures:
-        for path in draw_figures(found, figures, format_):
+        for path in draw_figures(chosen, figures, format_):
             note(str(path))
     if json:
-        emit_json(summary(found, limit))
+        show_json(summary(chosen, limit))
     else:
-        _show(found, limit)
+        _show(chosen, limit)
 
 
 def _quiet_optuna() -> None:
-    from unmask.errors import require
-
     require("optuna", "tune")
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
-def _storage(storage: str | None, out: Path | None) -> str:
-    from unmask.errors import UsageError
-
-    if storage is None and out is None:
-        raise UsageError("say where the study is kept: --out FOLDER, or --storage journal.log or a URL")
-    return storage or str(Path(out or "") / "journal.log")
-
-
-def _events(
-    reading: Reading, validation: list[Path] | None, seed: int, n_events: int | None
-) -> tuple[EventSet, EventSet]:
-    import numpy as np
-
-    from unmask.cli.console import note
-
-    training, held_out = training_and_validation(reading, validation, seed)
-    if n_events is not None and n_events < len(training):
-        drawn = np.random.default_rng(seed).permutation(len(training))[:n_events]
-        training = training[np.sort(drawn)]
-        note(f"trials learn from {n_events:,} of them")
-    return training, held_out
-
-
-def _fitted(folder: Path, preset: Any) -> Tokenizer:
-    """Load a fitted tokenizer, which must be the preset's: the exported preset would promise another one."""
-    from unmask.errors import UsageError
+def _fitted(folder: Path, settings: Settings) -> Tokenizer:
+    """Load a fitted tokenizer, which must be that of the settings: the best preset would promise another one."""
     from unmask.tokenizers import load_tokenizer
 
-    fitted = load_tokenizer(folder)
-    wanted = preset.new_tokenizer()
-    mine, theirs = wanted.settings(), fitted.settings()
-    different = [name for name in mine if name != "training" and mine[name] != theirs.get(name)]
-    if fitted.kind != wanted.kind or different:
-        what = ", ".join(f"{name} {theirs.get(name)!r}" for name in different) or fitted.kind
-        raise UsageError(f"{folder} does not hold the tokenizer of preset {preset.name}: it has {what}")
+    fitted, promised = load_tokenizer(folder), settings.new_tokenizer()
+    known, expected = fitted.settings(), promised.settings()
+    different = [name for name in expected if name != "training" and expected[name] != known.get(name)]
+    if fitted.kind != promised.kind or different:
+        given = ", ".join(f"{name} {known.get(name)!r}" for name in different) or fitted.kind
+        raise UsageError(f"{folder} does not hold the tokenizer of preset {settings.name}: it has {given}")
     return fitted
 
 
-def _scan(
-    reading: Reading,
-    target: Target,
-    preset: str,
-    n_trials: int,
-    out: Path | None,
-    storage: str | None,
-    study: str | None,
-    epochs: int | None,
-    n_events: int | None,
-    validation: list[Path] | None,
-    pruner: Pruning,
-    seed: int,
-    device: str,
-    tokenizer: Path | None = None,
-    padding: Padding | None = None,
-) -> None:
-    """Run a scan and report."""
-    _quiet_optuna()
-    from unmask.artifacts import MANIFEST, sha256_of_file
-    from unmask.events.fingerprints import fingerprint_of
-    from unmask.tuning.scan import Plan, Scan, open_storage, storage_errors
-    from unmask.workflow.presets import load_preset
-
-    chosen = load_preset(preset)
-    fitted = _fitted(tokenizer, chosen) if tokenizer else None
-    plan = Plan(
-        target=target,
-        preset=chosen,
-        padding=padding or chosen.detector.get("padding", "predict") if target == "detector" else None,
-        max_epochs=epochs,
-        tokenizer=sha256_of_file(tokenizer / MANIFEST)[:16] if tokenizer else None,
-    )
-    plan.check()  # before events are read
-    where = _storage(storage, out)
-    train, held_out = _events(reading, validation, seed, n_events)
-    plan = replace(plan, data=fingerprint_of(train, held_out))
-    scan = Scan(plan=plan, train=train, validation=held_out, tokenizer=fitted, seed=seed, device=device)
-    with storage_errors():
-        shared = scan.study(open_storage(where), study, pruner)
-        scan.run(shared, n_trials, lambda trial: _say_trial(trial, shared))
-        _report(shared, where, out)
-
-
-def _say_trial(trial: FrozenTrial, study: Study) -> None:
-    from unmask.cli.console import err
+def _note_trial(trial: FrozenTrial, study: Study) -> None:
     from unmask.tuning.results import complete_trials
 
     reason = f" ({trial.user_attrs['reason']})" if trial.user_attrs.get("reason") else ""
@@ -238,50 +173,26 @@ def _say_trial(trial: FrozenTrial, study: Study) -> None:
     epochs, seconds = len(trial.intermediate_values), trial.user_attrs.get("seconds", 0.0)
     best = complete_trials(study)[:1]
     so_far = f"; best so far {best[0].value:.5g}, trial {best[0].number}" if best else ""
-    err.print(
-        f"trial {trial.number}: {trial.state.name.lower()}{reason}{loss}, {epochs} epochs in {seconds:.0f} s{so_far}; "
-        + _words(trial.params),
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    state = f"trial {trial.number}: {trial.state.name.lower()}{reason}{loss}, {epochs} epochs in {seconds:.0f} s"
+    note(f"{state}{so_far}; {_text(trial.params)}")
 
 
-def _words(parameters: dict[str, Any]) -> str:
+def _text(parameters: dict[str, Any]) -> str:
     return ", ".join(
         f"{name.removeprefix('training.')} {f'{value:.3g}' if isinstance(value, float) else value}"
         for name, value in parameters.items()
     )
 
 
-def _report(study: Study, storage: str, out: Path | None) -> None:
-    from importlib.util import find_spec
-
-    from unmask.cli.console import note
-    from unmask.cli.console import out as console
-    from unmask.tuning.results import MIN_TRIALS, best_preset, complete_trials, draw_figures, write_preset
-
-    _show(study, 5)
-    n_complete = len(complete_trials(study))
-    if out and n_complete:
-        write_preset(out / "best.toml", best_preset(study))
-        console.print(f"best preset -> {out / 'best.toml'}", highlight=False, soft_wrap=True)
-    if out and n_complete >= MIN_TRIALS and find_spec("matplotlib"):
-        draw_figures(study, out / "figures")
-        console.print(f"figures -> {out / 'figures'}", highlight=False, soft_wrap=True)
-    note(f"more: unmask tune show {storage} --study {study.study_name}")
-
-
 def _show(study: Study, limit: int) -> None:
-    from unmask.cli.console import show_table
     from unmask.tuning.results import summary
 
-    facts = summary(study, limit)
+    known = summary(study, limit)
     rows = [
-        (str(best["trial"]), f"{best['validation_loss']:.5g}", str(best["epochs"]), _words(best["parameters"]))
-        for best in facts["best"]
+        (str(best["trial"]), f"{best['validation_loss']:.5g}", str(best["epochs"]), _text(best["parameters"]))
+        for best in known["best"]
     ]
-    states = ", ".join(f"{n} {state}" for state, n in facts["trials"].items())
+    states = ", ".join(f"{n} {state}" for state, n in known["trials"].items())
     show_table(
         f"study {study.study_name}: {states or 'no trials'}", ("trial", "loss", "epochs", "hyper-parameters"), rows
     )

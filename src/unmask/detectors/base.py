@@ -103,7 +103,7 @@ class Detector(ABC):
             raise UsageError(f"a {self.kind} detector has one score and no token losses")
         return Scores.of(events, self.score_events(events, device=device), seen=self.seen_)
 
-    def origin_of_scores(self, model: str, how: str | None = None) -> dict[str, Json]:
+    def origin_of_scores(self, model: str | None, how: str | None = None) -> dict[str, Json]:
         """What a file of scores says of them: the hash of the ``model``'s manifest, its kind, and how it scores."""
         return {"model": model, "detector": self.kind, "score": how or self.settings().get("score")}
 

@@ -58,7 +58,7 @@ class Content:
 
 
 def write_report(
-    scores: Iterable[str | Path] | Mapping[str, Scores],
+    scores: Iterable[str | Path | Run] | Mapping[str, Scores],
     out: str | Path,
     *,
     title: str = "Anomaly report",
@@ -73,7 +73,8 @@ def write_report(
     Parameters
     ----------
     scores
-        Scores files, or folders of them, with the explanations beside them; or scores by the names of detectors.
+        Scores files, or folders of them, with the explanations beside them, or runs already read; or scores by the
+        names of detectors.
     notes, tables
         Further ones, before those that are measured. Notes follow the first table, warnings precede it.
     figures

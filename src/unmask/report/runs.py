@@ -36,8 +36,10 @@ class Run:
     explanations: Explanations | None = None
 
 
-def read_runs(scores: Iterable[str | Path] | Mapping[str, Scores]) -> list[Run]:
+def read_runs(scores: Iterable[str | Path | Run] | Mapping[str, Scores]) -> list[Run]:
     """Read scores files, and all scores files in folders (of a study: in its ``scores``), with their explanations.
+
+    What has been read already comes first.
 
     Raises
     ------
@@ -49,12 +51,13 @@ def read_runs(scores: Iterable[str | Path] | Mapping[str, Scores]) -> list[Run]:
     if isinstance(scores, Mapping):
         runs = [Run(name, Path(name), one) for name, one in scores.items()]
     else:
-        paths = [scores] if isinstance(scores, str | Path) else scores
-        files = [file for path in paths for file in _scores_files(Path(path))]
+        paths = [scores] if isinstance(scores, str | Path) else list(scores)
+        known = [one for one in paths if isinstance(one, Run)]
+        files = [file for path in paths if not isinstance(path, Run) for file in _scores_files(Path(path))]
         repeated = [file for file, n in Counter(file.resolve() for file in files).items() if n > 1]
         if repeated:
             raise UsageError(f"{repeated[0]} is given twice")
-        runs = [_read_run(file, name) for file, name in zip(files, _names(files), strict=True)]
+        runs = known + [_read_run(file, name) for file, name in zip(files, _names(files), strict=True)]
     if not runs:
         raise UsageError("no scores to report on; give scores files, or folders that hold some")
     return runs

@@ -2,286 +2,213 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from unmask.artifacts import Json, provenance
+from unmask.artifacts import provenance
 from unmask.errors import BadDataError, UsageError
-from unmask.events.checks import BadEvents
 from unmask.events.columns import Names
 from unmask.events.event_set import BACKGROUND, LABEL_NAMES, SIGNAL, UNKNOWN, EventSet, concatenate_events
 from unmask.events.fingerprints import fingerprints, is_leak
 from unmask.events.splits import DEFAULT_FRACTIONS, SPLITS, Splitter
-from unmask.io import FileFormat
 from unmask.io.parquet import EventsWriter
-from unmask.io.read import ReadOptions, check_distinct_names, check_is_file, stream_events
-from unmask.io.sample import STUDIES, sample_path
+from unmask.io.read import check_distinct_names, check_is_file, read_events
 from unmask.scores.intervals import n_effective
-from unmask.study.configurations import Study
 from unmask.study.stages import StudyReporter
+from unmask.workflow.sources import Sources
 
-#: Without as many validation events no threshold can be chosen that ten of them are above, and one in ten at most.
+#: Fewer validation events allow no threshold with ten events above it at ε_B = 10%.
 MIN_EVENTS = 110
 
 
 @dataclass(frozen=True)
-class EventFiles:
-    """Files by what they are, and how to read them.
+class StudyFiles:
+    """Files by what they hold.
 
     Attributes
     ----------
-    background, signal, data : files of known background, of signals, and of events to search, which have no label.
-    signal_processes : processes that are signal among the ``background`` files, where these hold both.
+    background
+        Known background; its ``signal_process`` names those that are signal, where the files hold both.
+    signal
+        Signals to test with.
+    data
+        Events without labels, to search.
     """
 
-    background: tuple[Path, ...]
-    signal: tuple[Path, ...] = ()
-    data: tuple[Path, ...] = ()
-    signal_processes: tuple[str, ...] = ()
-    kind: FileFormat | None = None
-    options: ReadOptions = field(default_factory=ReadOptions)
-    skip_bad: bool = False
+    background: Sources
+    signal: Sources
+    data: Sources
 
-    def __post_init__(self) -> None:
-        files = (*self.background, *self.signal, *self.data)
-        for path in files:
+    def check(self) -> None:
+        """Refuse files that are not there, given twice, or of the same name."""
+        paths = [*self.background.files, *self.signal.files, *self.data.files]
+        for path in paths:
             check_is_file(path)
-        for i, path in enumerate(files):
-            if any(path.samefile(other) for other in files[:i]):
+        for i, path in enumerate(paths):
+            if any(path.samefile(other) for other in paths[:i]):
                 raise UsageError(f"{path} is given twice; a file is background, signal or data")
-        check_distinct_names(files)
+        check_distinct_names(paths)
 
     @property
     def has_signal(self) -> bool:
-        """Whether there is anything to measure a detector with."""
-        return bool(self.signal or self.signal_processes)
-
-    def reading_settings(self) -> dict[str, Json]:
-        """All that the events depend on besides the files."""
-        options = asdict(self.options)
-        del options["chunk_events"]
-        return {
-            "kind": self.kind,
-            "options": options,
-            "skip_bad": self.skip_bad,
-            "signal_processes": list(self.signal_processes),
-        }
+        """Whether there is signal to evaluate detectors with."""
+        return bool(self.signal.files or self.background.signal_process)
 
 
-def files_of_study(study: Study, data: Path | None) -> tuple[Path, ...]:
-    """The files of a study in a folder of data; without one, the sample that ships with the package.
+def write_background(sources: Sources, folder: Path, among: Sequence[Path], seed: int, reporter: StudyReporter) -> None:
+    """Split background into ``train.parquet``, ``validation.parquet`` and ``test.parquet`` of ``folder``.
+
+    Signal among the background files goes to the file ``among``, if one is given.
 
     Raises
     ------
+    UsageError
+        If events are labeled signal.
     BadDataError
-        If the folder or files in it are not there.
+        If there are too few events, or weights make too few of them, or many validation or test events are training
+        events too.
     """
-    if data is None:
-        return (sample_path(next(name for name in STUDIES if name == study.name)),)
-    folder = data / study.folder
-    if not folder.is_dir():
-        raise BadDataError(f"no such folder; the files of {study.name}, one a process, are expected there", path=folder)
-    found = tuple(sorted(folder.glob("*.csv.gz")))
-    if not found:
-        raise BadDataError("holds no *.csv.gz files, one a process", path=folder)
-    return found
-
-
-@dataclass(frozen=True)
-class EventReader:
-    """Reads the files of a study and writes its events."""
-
-    files: EventFiles
-    seed: int
-    reporter: StudyReporter
-
-    def write_background(self, folder: Path) -> None:
-        """Split background into ``train.parquet``, ``validation.parquet`` and ``test.parquet``.
-
-        Raises
-        ------
-        UsageError
-            If events are labelled signal.
-        BadDataError
-            If there are too few events, or weights make too few of them, or many training events are among the others
-            too.
-        """
-        splitter = Splitter(seed=self.seed)
-        known: list[list[npt.NDArray[np.uint64]]] = [[] for _ in SPLITS]
-        weights: list[list[npt.NDArray[np.float64]]] = [[] for _ in SPLITS]
-        with ExitStack() as stack:
-            writers = []
-            for name in SPLITS:
-                split = {"name": name, "seed": self.seed, "fractions": list(DEFAULT_FRACTIONS)}
-                facts = provenance(files=[path.name for path in self.files.background], split=split)
-                writers.append(stack.enter_context(EventsWriter(folder / f"{name}.parquet", provenance=facts)))
-            for path, events in self._stream(self.files.background):
-                background = self._labelled(path, events, BACKGROUND)
-                code = splitter.assign(background)
-                for i, writer in enumerate(writers):
-                    part = background[code == i]
-                    writer.write(part)
-                    known[i].append(fingerprints(part))
-                    weights[i].append(part.weight)
-            n_events = dict(zip(SPLITS, (writer.n_events for writer in writers), strict=True))
-            self.reporter.note("background: " + ", ".join(f"{name} {n:,}" for name, n in n_events.items()) + " events")
-            if min(n_events["validation"], n_events["test"]) < MIN_EVENTS:
-                raise BadDataError(
-                    f"{sum(n_events.values()):,} background events are too few: of every ten one is for validation "
-                    f"and one for the test, and {MIN_EVENTS} are needed of each"
-                )
-            by_split = {name: np.concatenate(parts) for name, parts in zip(SPLITS, weights, strict=True)}
-            self._check_weights({f"{name} background": weight for name, weight in by_split.items()})
-            n_validation = n_effective(by_split["validation"])
-            if n_validation < MIN_EVENTS:
-                raise BadDataError(
-                    f"{sum(n_events.values()):,} background events are too few: with their weights the validation "
-                    f"events count as {n_validation:.1f} of equal weight, and {MIN_EVENTS} are needed"
-                )
-            train, *others = (np.concatenate(parts) for parts in known)
-            for name, other in zip(SPLITS[1:], others, strict=True):
-                check_not_trained_on(np.isin(other, train), f"{name} events of the background")
-
-    def write_signal(self, path: Path, train: Path) -> None:
-        """Write all signal events to ``path``.
-
-        A signal keeps its process names, unless another file has the same; then it is called as its file.
-
-        Raises
-        ------
-        UsageError
-            If events are labelled background, or there are none of a process that should be signal.
-        BadDataError
-            If many of the events are among the training events too, or twice among the signal, or weights do not add up
-            to a positive number.
-        """
-        parts = [self._signals_among_background()] if self.files.signal_processes else []
-        parts += [
-            concatenate_events([self._labelled(file, events, SIGNAL) for _, events in self._stream([file])])
-            for file in self.files.signal
-        ]
-        counts = [part.process_names.counts() for part in parts]
-        names = [None] * (len(parts) - len(self.files.signal)) + [file.name.split(".")[0] for file in self.files.signal]
-        for i, name in enumerate(names):
-            shared = any(counts[i].keys() & counts[j].keys() for j in range(len(parts)) if j != i)
-            if shared and name is not None:
-                parts[i] = replace(parts[i], process_names=Names.constant(name, len(parts[i])))
-        signal = concatenate_events(parts)
-        if not len(signal):
-            raise BadDataError("there are no signal events")
-        given = ["signal of the study"] * (len(parts) - len(self.files.signal)) + [*map(str, self.files.signal)]
-        check_given_once(dict(zip(given, parts, strict=True)))
-        of = signal.process_names.array()
-        self._check_weights({name: signal.weight[of == name] for name in signal.process_names.counts()})
-        seen = np.concatenate([fingerprints(events) for events in stream_events(train)])
-        check_not_trained_on(np.isin(fingerprints(signal), seen), "signal events")
-        facts = provenance(files=[file.name for file in (*self.files.background, *self.files.signal)])
-        with EventsWriter(path, provenance=facts) as writer:
-            writer.write(signal)
-        counts_in_words = ", ".join(f"{name} {n:,}" for name, n in signal.process_names.counts().items())
-        self.reporter.note(f"signal: {counts_in_words} events")
-
-    def write_data(self, path: Path) -> None:
-        """Write the events to search to ``path``; labels that they may have are left aside."""
-        with EventsWriter(path, provenance=provenance(files=[file.name for file in self.files.data])) as writer:
-            for _, events in self._stream(self.files.data):
-                writer.write(events.with_label(UNKNOWN))
-        self.reporter.note(f"data to search: {writer.n_events:,} events")
-
-    def _signals_among_background(self) -> EventSet:
-        wanted = self.files.signal_processes
-        found = []
-        for _, events in self._stream(self.files.background):
-            labelled = events.with_signal(wanted)
-            found.append(labelled[labelled.label == SIGNAL])
-        signal = concatenate_events(found)
-        for name in wanted:
-            if name not in signal.process_names.counts():
-                raise BadDataError(
-                    f"no event is of the signal process {name!r}, in the files of {self.files.background[0].parent}"
-                )
-        return signal
-
-    def _labelled(self, path: Path, events: EventSet, label: int) -> EventSet:
-        """Label events, after making sure that the file does not say otherwise."""
-        if label == BACKGROUND and self.files.signal_processes:
-            labelled = events.with_signal(self.files.signal_processes)
-            return labelled[labelled.label == BACKGROUND]
-        other = SIGNAL if label == BACKGROUND else BACKGROUND
-        n_other = int(np.count_nonzero(events.label == other))
-        if n_other:
-            raise UsageError(
-                f"{path}: given as {LABEL_NAMES[label]}, but {n_other:,} of {len(events):,} events are labelled "
-                f"{LABEL_NAMES[other]} in the file; give it as what it is, or split it first"
+    splitter = Splitter(seed=seed)
+    known: list[list[npt.NDArray[np.uint64]]] = [[] for _ in SPLITS]
+    weights: list[list[npt.NDArray[np.float64]]] = [[] for _ in SPLITS]
+    names = [file.name for file in sources.files]
+    with ExitStack() as stack:
+        writers = []
+        for name in SPLITS:
+            split = {"name": name, "seed": seed, "fractions": list(DEFAULT_FRACTIONS)}
+            path, record = folder / f"{name}.parquet", provenance(files=names, split=split)
+            writers.append(stack.enter_context(EventsWriter(path, provenance=record)))
+        signals = [stack.enter_context(EventsWriter(path, provenance=provenance(files=names))) for path in among]
+        for file, events in _stream(sources, reporter):
+            background = events[events.label == BACKGROUND] if signals else _labeled(file, events, BACKGROUND)
+            for writer in signals:
+                writer.write(events[events.label == SIGNAL])
+            code = splitter.assign(background)
+            for i, writer in enumerate(writers):
+                part = background[code == i]
+                writer.write(part)
+                known[i].append(fingerprints(part))
+                weights[i].append(part.weight)
+        n_events = [writer.n_events for writer in writers]
+        reporter.note("{:,} training, {:,} validation, {:,} test background events".format(*n_events))
+        if min(n_events[1:]) < MIN_EVENTS:
+            raise BadDataError(
+                f"{sum(n_events):,} background events are too few: of every ten one is for validation and one for the "
+                f"test, and {MIN_EVENTS} are needed of each"
             )
-        return events.with_label(label)
-
-    def _check_weights(self, weights: Mapping[str, npt.NDArray[np.float64]]) -> None:
-        """Refuse what cannot be measured, before anything is trained, and say what negative weights mean."""
-        for name, weight in weights.items():
-            if weight.sum() <= 0:
-                raise BadDataError(f"the weights of the {name} events do not add up to a positive number")
-        n_negative = sum(int(np.count_nonzero(weight < 0)) for weight in weights.values())
-        if n_negative:
-            self.reporter.note(
-                f"warning: {n_negative:,} of these {sum(map(len, weights.values())):,} events have negative weights: "
-                "besides the AUC and thresholds nothing is measured, there are no ROC curves, and in training all "
-                "events count alike"
+        by_split = {name: np.concatenate(parts) for name, parts in zip(SPLITS, weights, strict=True)}
+        _check_weights({f"{name} background": weight for name, weight in by_split.items()}, reporter)
+        n_validation = n_effective(by_split["validation"])
+        if n_validation < MIN_EVENTS:
+            raise BadDataError(
+                f"{sum(n_events):,} background events are too few: with their weights the validation events count as "
+                f"{n_validation:.1f} of equal weight, and {MIN_EVENTS} are needed"
             )
+        train, *others = (np.concatenate(parts) for parts in known)
+        for name, other in zip(SPLITS[1:], others, strict=True):
+            check_not_trained_on(int(np.isin(other, train).sum()), len(other), f"{name} events of the background")
 
-    def _stream(self, paths: Iterable[Path]) -> Iterator[tuple[Path, EventSet]]:
-        files, bad, n_cut, max_objects = self.files, BadEvents(skip=self.files.skip_bad), 0, 0
-        for path in paths:
-            with self.reporter.reading(path) as progress:
-                for events in stream_events(path, kind=files.kind, options=files.options, bad=bad, progress=progress):
-                    n_cut, max_objects = n_cut + events.n_cut_events, events.max_objects
-                    yield path, events
-        if n_cut:
-            self.reporter.note(f"{n_cut:,} events cut to their {max_objects} objects of largest pT")
-        if bad.n_skipped:
-            self.reporter.note("\n  ".join([f"skipped {bad.n_skipped:,} bad events:", *bad.summary()]))
+
+def write_signal(sources: Sources, path: Path, among: Sequence[Path], train: EventSet, reporter: StudyReporter) -> None:
+    """Write all signal events to ``path``: those ``among`` the background files, and those of files of their own.
+
+    A signal keeps its process names, unless another file has the same; then it is named as its file.
+
+    Raises
+    ------
+    UsageError
+        If events are labeled background.
+    BadDataError
+        If many of the events are training events too, or repeated, or weights do not add up to a positive number.
+    """
+    chunks = {"signal of the study": [read_events(list(among))]} if among else {}
+    for file, events in _stream(sources, reporter):
+        chunks.setdefault(file.name, []).append(_labeled(file, events, SIGNAL))
+    parts = {name: concatenate_events(some) for name, some in chunks.items()}
+    counts = {name: part.process_names.counts() for name, part in parts.items()}
+    for name, part in list(parts.items())[len(among) :]:
+        if any(counts[name].keys() & counts[other].keys() for other in parts if other != name):
+            parts[name] = replace(part, process_names=Names.constant(name.split(".")[0], len(part)))
+    signal = concatenate_events(list(parts.values()))
+    if not len(signal):
+        raise BadDataError("there are no signal events")
+    check_given_once(parts)
+    of = signal.process_names.array()
+    _check_weights({name: signal.weight[of == name] for name in signal.process_names.counts()}, reporter)
+    is_known = np.isin(fingerprints(signal), fingerprints(train))
+    check_not_trained_on(int(is_known.sum()), len(signal), "signal events")
+    with EventsWriter(path, provenance=provenance(files=list(parts))) as writer:
+        writer.write(signal)
+    names = ", ".join(f"{name} {n:,}" for name, n in signal.process_names.counts().items())
+    reporter.note(f"{len(signal):,} signal events: {names}")
+
+
+def write_data(sources: Sources, path: Path, reporter: StudyReporter) -> None:
+    """Write the events to search to ``path``, without their labels."""
+    with EventsWriter(path, provenance=provenance(files=[file.name for file in sources.files])) as writer:
+        for _, events in _stream(sources, reporter):
+            writer.write(events.with_label(UNKNOWN))
+    reporter.note(f"{writer.n_events:,} data events to search")
+
+
+def _stream(sources: Sources, reporter: StudyReporter) -> Iterator[tuple[Path, EventSet]]:
+    yield from sources.by_file(bar=reporter.bar)
+    for text in sources.problems():
+        reporter.note(text)
+
+
+def _labeled(file: Path, events: EventSet, label: int) -> EventSet:
+    """Label events, unless their file labels them otherwise."""
+    other = SIGNAL if label == BACKGROUND else BACKGROUND
+    n_other = int(np.count_nonzero(events.label == other))
+    if n_other:
+        raise UsageError(
+            f"{file}: given as {LABEL_NAMES[label]}, but {n_other:,} of {len(events):,} events are labeled "
+            f"{LABEL_NAMES[other]} in the file; give it as {LABEL_NAMES[other]}, or split it first"
+        )
+    return events.with_label(label)
+
+
+def _check_weights(weights: Mapping[str, npt.NDArray[np.float64]], reporter: StudyReporter) -> None:
+    """Refuse weights that allow no evaluation, before anything is trained, and note what negative ones imply."""
+    for name, weight in weights.items():
+        if weight.sum() <= 0:
+            raise BadDataError(f"the weights of the {name} events do not add up to a positive number")
+    n_negative = sum(int(np.count_nonzero(weight < 0)) for weight in weights.values())
+    if n_negative:
+        reporter.note(
+            f"warning: {n_negative:,} of these {sum(map(len, weights.values())):,} events have negative weights: only "
+            "AUC and thresholds are measured, there are no ROC curves, and in training all events count alike"
+        )
 
 
 def check_given_once(signals: Mapping[str, EventSet]) -> None:
-    """Refuse signals, by the files they come from, of which more than one event in a hundred is there a second time.
-
-    Raises
-    ------
-    BadDataError
-        If there are that many, object by object.
-    """
+    """Refuse signals, by their files, of which too many events are repeated, object by object."""
     seen = np.zeros(0, np.uint64)
     for file, events in sorted(signals.items(), key=lambda item: -len(item[1])):  # few again in many are many in few
-        found = fingerprints(events)
-        new = np.setdiff1d(found, seen)
-        n_again = len(found) - len(new)
-        if is_leak(n_again, len(found)):
-            n_there = int(np.isin(found, seen).sum())
+        keys = fingerprints(events)
+        new = np.setdiff1d(keys, seen)
+        n_again = len(keys) - len(new)
+        if is_leak(n_again, len(keys)):
+            n_there = int(np.isin(keys, seen).sum())
             where = f"{n_there:,} of them in other files" if n_there else "all of them in this file"
             raise BadDataError(
-                f"{n_again:,} of {len(found):,} signal events are there a second time, object by object ({where}): "
-                "they would count twice in all signal together; leave them out, or study them in another folder",
+                f"{n_again:,} of {len(keys):,} signal events are there a second time, object by object ({where}): "
+                "they would count twice in all signal together; omit them, or study them in another folder",
                 path=file,
             )
         seen = np.union1d(seen, new)
 
 
-def check_not_trained_on(is_known: npt.NDArray[np.bool_], what: str) -> None:
-    """Refuse events of which more than one in a hundred has been trained on.
-
-    Raises
-    ------
-    BadDataError
-        If there are that many.
-    """
-    n_known = int(np.count_nonzero(is_known))
-    if is_leak(n_known, len(is_known)):
+def check_not_trained_on(n_known: int, n_events: int, name: str) -> None:
+    """Refuse events of which too many have been trained on."""
+    if is_leak(n_known, n_events):
         raise BadDataError(
-            f"{n_known:,} of {len(is_known):,} {what} are among the training events too, object by object: "
+            f"{n_known:,} of {n_events:,} {name} are among the training events too, object by object: "
             "the files hold the same events several times"
         )

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from unmask.artifacts import atomic_path
-from unmask.detectors import load_detector
+from unmask.detectors import Detector
 from unmask.detectors.contrast import ContrastDetector
 from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.evaluation.evaluate import AUC, EPS_S, Evaluation
 from unmask.evaluation.table import Table
-from unmask.events.event_set import BACKGROUND, SIGNAL, concatenate_events
-from unmask.io.read import read_events
+from unmask.events.event_set import BACKGROUND, SIGNAL, EventSet, concatenate_events
 from unmask.report.other_figures import draw_events, draw_training, draw_type_losses
 from unmask.report.page import Figure, write_report
+from unmask.report.runs import Run
 from unmask.report.score_figures import drawable, write_score_figures
 from unmask.report.style import FORMATS, Style, svg_element, write_drawings
 from unmask.report.tables import markdown_document, result_files
 from unmask.scores.score_table import Scores
-from unmask.study.configurations import Study
+from unmask.study.published import Study
 from unmask.study.tables import published_notes, study_tables
 from unmask.study.token_drawings import token_drawings, token_types
 from unmask.tokenizers.base import Tokenizer
@@ -53,9 +53,8 @@ def write_results(
             write_score_figures(scratch / "figures", drawn, style=style)
 
 
-def write_configuration_figures(folder: Path, model: Path, tests: Sequence[Path], *, style: Style = "plain") -> None:
-    """Draw how a detector and its tokenizer were trained, and what its tokens do in the test events."""
-    detector, name = load_detector(model), model.name
+def write_detector_figures(folder: Path, name: str, detector: Detector, events: EventSet, style: Style) -> None:
+    """Draw the training of a detector and its tokenizer, and the use of its tokens by test events."""
     tokenizer = getattr(detector, "tokenizer", None)
     histories = {
         "tokenizer-training": getattr(tokenizer, "history_", None),
@@ -66,7 +65,6 @@ def write_configuration_figures(folder: Path, model: Path, tests: Sequence[Path]
         for file, history in histories.items()
         if history
     }
-    events = read_events(list(tests))
     if isinstance(tokenizer, Tokenizer):
         drawings |= token_drawings(tokenizer, [events], style=style)
     if isinstance(detector, MaskedTokenDetector):
@@ -85,7 +83,7 @@ def write_configuration_figures(folder: Path, model: Path, tests: Sequence[Path]
 def write_study_report(
     out: Path,
     study: Study,
-    scores: Sequence[Path],
+    runs: list[Run],
     evaluation: Evaluation | None,
     figures: Mapping[str, Path],
     *,
@@ -94,7 +92,7 @@ def write_study_report(
 ) -> None:
     """Write one HTML file on all detectors: the tables of the study first, then all that a report holds.
 
-    ``evaluation`` is of those of ``scores`` that have signal; ``figures`` are folders by the names of detectors.
+    ``evaluation`` is of those of ``runs`` that have signal; ``figures`` are folders by the names of detectors.
     """
     notes = published_notes(evaluation, study) if evaluation else []
     # Without published numbers the first table would only repeat what a report has anyway.
@@ -104,6 +102,4 @@ def write_study_report(
         for path in sorted(folder.glob("*.svg")):
             caption = f"{name}: {path.stem.replace('-', ' ')}"
             drawn.append(Figure(caption, svg_element(path.read_text(), f"study-{i}-{path.stem}", caption)))
-    write_report(
-        scores, out, title=title, notes=notes, tables=tables, figures=drawn, style=style, evaluation=evaluation
-    )
+    write_report(runs, out, title=title, notes=notes, tables=tables, figures=drawn, style=style, evaluation=evaluation)

@@ -1,34 +1,46 @@
-"""From event files to a report: the stages of a study, each of which is done once."""
+"""A study: the stages from event files to a report, each of which is done once."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-from unmask.artifacts import Json, atomic_path
+from unmask.artifacts import MANIFEST, Json, atomic_path, provenance, sha256_of_file
+from unmask.detectors import Detector
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.evaluate import Evaluation, evaluate
-from unmask.events.event_set import EventSet
-from unmask.io.read import read_events
+from unmask.events.event_set import EventSet, concatenate_events
+from unmask.io.read import read_events, stream_events
+from unmask.report.runs import Run, read_runs
 from unmask.report.style import Style
+from unmask.scores.calibration import Calibration, ScoredBy, calibrate
 from unmask.scores.explanations import explained_path
-from unmask.scores.score_table import Scores, read_scores
-from unmask.study.configurations import Configuration, Study
-from unmask.study.data import EventFiles, EventReader
-from unmask.study.results import write_configuration_figures, write_results, write_study_report
-from unmask.study.scoring import BACKGROUND_EFFICIENCIES, N_EXPLAINED, Scorer
+from unmask.scores.score_table import read_scores
+from unmask.study.data import StudyFiles, check_not_trained_on, write_background, write_data, write_signal
+from unmask.study.published import Study
+from unmask.study.results import write_detector_figures, write_results, write_study_report
 from unmask.study.stages import RECORDS, Ledger, Stage, StudyReporter, run_stages
 from unmask.study.tables import cost_table
 from unmask.tokenizers import Tokenizer, load_tokenizer
+from unmask.workflow.fit import fit_detector, fit_tokenizer
+from unmask.workflow.score import Scoring, Written
+from unmask.workflow.settings import Settings
 
 MARK = "study.json"
 _FORMAT_VERSION = 1
-#: The version of what a stage makes, raised by hand (first to 2) whenever unmask comes to make something else of the
-#: same settings and inputs: by the first word of the stage's name ("scores"), and for what is fitted by its kind too
+#: Most anomalous events that are explained, per detector.
+N_EXPLAINED = 50
+#: Events that are scored at a time.
+_CHUNK_EVENTS = 50_000
+#: Background efficiencies of the threshold: the first for which there are enough validation events.
+EFFICIENCIES = (0.01, 0.1)
+#: The version of what a stage makes, raised by hand (first to 2) whenever unmask makes something else of the same
+#: settings and inputs: by the first word of the stage's name ("scores"), and for what is fitted by its kind too
 #: ("detector ddd"). It is not the version of the package, nor a hash of the code: a corrected message must not cost a
 #: week of training. Figures, tables and report take seconds: they do depend on the version of the package.
 VERSIONS: dict[str, int] = {"detector deep-svdd": 2}
@@ -36,38 +48,46 @@ VERSIONS: dict[str, int] = {"detector deep-svdd": 2}
 
 @dataclass(frozen=True)
 class StudyRun:
-    """A study in a folder: what is trained with which events, and where all of it goes.
+    """A study in a folder.
 
-    Raises
-    ------
-    UsageError
-        If the folder holds another study, or something else.
+    Attributes
+    ----------
+    detectors
+        Settings of the detectors to train, by the names that tables give them.
+    files
+        Event files; each is read once.
+    seed
+        Seed of the split.
     """
 
     out: Path
     study: Study
-    configurations: Sequence[Configuration]
-    files: EventFiles
+    detectors: Mapping[str, Settings]
+    files: StudyFiles
     seed: int = 0
     device: str = "auto"
     reporter: StudyReporter = field(default_factory=StudyReporter)
     style: Style = "plain"
+    _events_read: dict[str, EventSet] = field(default_factory=dict, init=False, repr=False)
+    _runs_read: dict[str, Run] = field(default_factory=dict, init=False, repr=False)
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Refuse a folder that holds another study, or something else, and files that contradict each other."""
+        self.files.check()
         try:
-            found = json.loads((self.out / MARK).read_text())["study"]
+            name = json.loads((self.out / MARK).read_text())["study"]
         except (FileNotFoundError, NotADirectoryError):
             if self.out.exists() and not (self.out.is_dir() and all(map(_is_beginning, self.out.iterdir()))):
                 raise UsageError(f"{self.out} exists and is not the folder of a study; choose another name") from None
         except (ValueError, KeyError, TypeError) as error:
             raise BadDataError(f"cannot be read ({error})", path=self.out / MARK) from None
         else:
-            if found != self.study.name and (self.out / RECORDS).exists():
-                raise UsageError(f"{self.out} holds a study of {found}, not {self.study.name}; choose another folder")
+            if name != self.study.name and (self.out / RECORDS).exists():
+                raise UsageError(f"{self.out} holds a study of {name}, not {self.study.name}; choose another folder")
 
     @cached_property
     def ledger(self) -> Ledger:
-        """What has been done."""
+        """The record of what has been done."""
         return Ledger(self.out)
 
     def run(self) -> list[Stage]:
@@ -76,8 +96,9 @@ class StudyRun:
         Raises
         ------
         UnmaskError
-            That of a stage that failed, after all that can do without it is done.
+            The error of a stage that failed, after all that does not depend on it is done.
         """
+        self.check()
         with atomic_path(self.out / MARK) as scratch:
             scratch.write_text(json.dumps({"format_version": _FORMAT_VERSION, "study": self.study.name}) + "\n")
         return run_stages(self.stages, self.ledger, self.reporter)
@@ -86,210 +107,216 @@ class StudyRun:
     def stages(self) -> list[Stage]:
         """All stages in their order."""
         stages = [*self._data_stages()]
-        for configuration in self.configurations:
-            stages += self._configuration_stages(configuration)
-        if self.files.has_signal:
-            inputs = tuple(
-                path for each in self.configurations for path in (self._scores(each.name), self._model(each.name))
-            )
-            settings = {"published": {**self.study.published}, "notes": {**self.study.notes}, "style": self.style}
-            results = (self.out / "results",)
-            stages.append(Stage("results", self._make_results, results, inputs, settings, version=version("unmask")))
-        stages.append(self._report_stage())
-        return stages
+        for i, name in enumerate(self.detectors, start=1):
+            stages += self._detector_stages(name, f"[{i}/{len(self.detectors)}] {name}")
+        return [*stages, *self._result_stages()]
+
+    def _stage(
+        self,
+        name: str,
+        make: Callable[[], None],
+        outputs: Sequence[Path],
+        inputs: Sequence[Path],
+        settings: Mapping[str, Json],
+        *,
+        kind: str = "",
+        **more: Any,
+    ) -> Stage:
+        work = name.split()[0]
+        code = version("unmask") if work in ("figures", "results", "report") else VERSIONS.get(f"{work} {kind}".strip())
+        return Stage(name, make, tuple(outputs), tuple(inputs), settings, version=code, **more)
 
     def _data_stages(self) -> Iterator[Stage]:
-        files, reader = self.files, EventReader(self.files, self.seed, self.reporter)
-        digests = {path.name: self.ledger.digest(path) for path in (*files.background, *files.signal, *files.data)}
+        files, reporter, among = self.files, self.reporter, self._events("signal-of-study")
+        signals = [among] if files.background.signal_process else []
+        train, *others = map(self._events, ("train", "validation", "test"))
+        background = partial(write_background, files.background, among.parent, signals, self.seed, reporter)
+        signal, data = self._events("signal"), self._events("data")
+        for name, sources, outputs, inputs, make in (
+            ("background", files.background, [train, *others, *signals], [], background),
+            ("signal", files.signal, [signal], [train, *signals], lambda: self._write_signal(signal, signals)),
+            ("data", files.data, [data], [], partial(write_data, files.data, data, reporter)),
+        ):
+            if sources.files or (name == "signal" and signals):
+                settings = sources.settings() | {file.name: self.ledger.digest(file) for file in sources.files}
+                del settings["chunk_events"]
+                settings |= {"seed": self.seed} if name == "background" else {}
+                yield self._stage(name, make, outputs, inputs, settings, reads=tuple(sources.files))
 
-        def settings(*paths: Path, **further: Json) -> dict[str, Json]:
-            return files.reading_settings() | {"files": {path.name: digests[path.name] for path in paths}} | further
-
-        splits = tuple(self._events(name) for name in ("train", "validation", "test"))
-        yield Stage(
-            "background",
-            lambda: reader.write_background(self.out / "events"),
-            splits,
-            settings=settings(*files.background, seed=self.seed),
-            reads_files=True,
-            version=VERSIONS.get("background"),
-        )
-        if files.has_signal:
-            sources = (*files.signal, *(files.background if files.signal_processes else ()))
-            signal = self._events("signal")
-            yield Stage(
-                "signal",
-                lambda: reader.write_signal(signal, splits[0]),
-                (signal,),
-                (splits[0],),
-                settings(*sources),
-                reads_files=True,
-                version=VERSIONS.get("signal"),
-            )
-        if files.data:
-            data = self._events("data")
-            yield Stage(
-                "data",
-                lambda: reader.write_data(data),
-                (data,),
-                settings=settings(*files.data),
-                reads_files=True,
-                version=VERSIONS.get("data"),
-            )
-
-    def _configuration_stages(self, configuration: Configuration) -> Iterator[Stage]:
-        name = configuration.name
-        train, validation, model = self._events("train"), self._events("validation"), self._model(name)
-        tokenizer_settings = configuration.tokenizer_settings()
-        to_learn: tuple[Path, ...] = (train, validation)
-        if tokenizer_settings is not None:
-            tokenizer = self._tokenizer(name)
-            yield Stage(
+    def _detector_stages(self, name: str, title: str) -> Iterator[Stage]:
+        settings, model, tests = self.detectors[name], self._model(name), self._test_files
+        train, validation, data = map(self._events, ("train", "validation", "data"))
+        scores, calibration, figures = self._scores(name), self.calibration_of(name), self.out / "figures" / name
+        searched, explained = self._scores(f"{name}-data"), {"n_explained": N_EXPLAINED}
+        to_learn, tokenizer, folder = [train, validation], None, self.out / "tokenizers" / name
+        if settings.tokenizer:
+            tokenizer = settings.new_tokenizer()
+            yield self._stage(
                 f"tokenizer {name}",
-                lambda: self._fit_tokenizer(configuration, tokenizer),
-                (tokenizer,),
+                partial(self._fit, fit_tokenizer, settings, folder, f"{title} tokenizer"),
+                [folder],
                 to_learn,
-                tokenizer_settings,
-                _run_folder(tokenizer),
-                version=VERSIONS.get(f"tokenizer {tokenizer_settings['kind']}"),
+                _settings_of(tokenizer),
+                kind=tokenizer.kind,
+                run_folder=_run_folder(folder),
             )
-            to_learn = (*to_learn, tokenizer)
-        detector_settings = configuration.detector_settings()
-        yield Stage(
-            f"detector {name}",
-            lambda: self._fit(configuration, model),
-            (model,),
-            to_learn,
-            detector_settings,
-            _run_folder(model),
-            version=VERSIONS.get(f"detector {detector_settings['kind']}"),
-        )
-        scores, scorer = self._scores(name), Scorer(model, self.device, self.reporter)
-        yield Stage(
-            f"scores {name}",
-            lambda: scorer.score_tests(self._tests, scores),
-            (scores, explained_path(scores)),
-            (model, *self._tests),
-            {"n_explained": N_EXPLAINED},
-            version=VERSIONS.get("scores"),
-        )
-        calibration, validation_scores = (
-            self.calibration_of(configuration),
-            self.out / "validation-scores" / f"{name}.parquet",
-        )
-        yield Stage(
-            f"calibration {name}",
-            lambda: scorer.calibrate(validation, validation_scores, calibration),
-            (validation_scores, calibration),
-            (model, validation),
-            {"background_efficiencies": list(BACKGROUND_EFFICIENCIES)},
-            version=VERSIONS.get("calibration"),
-        )
-        if self.files.data:
-            data, found = self._events("data"), self._scores(f"{name}-data")
-            flagged = self.out / "flagged" / f"{name}.parquet"
-            yield Stage(
-                f"search {name}",
-                lambda: scorer.search(data, calibration, found, flagged),
-                (found, explained_path(found), flagged),
-                (model, calibration, data),
-                {"n_explained": N_EXPLAINED},
-                version=VERSIONS.get("search"),
-            )
-        figures = self._figures(name)
-        yield Stage(
-            f"figures {name}",
-            lambda: write_configuration_figures(figures, model, self._tests, style=self.style),
-            (figures,),
-            (model, *self._tests),
-            {"style": self.style},
-            version=version("unmask"),
-        )
+            to_learn = [*to_learn, folder]
+        detector = settings.new_detector(tokenizer)
+        fit = partial(self._fit, fit_detector, settings, model, title, folder if tokenizer else None)
+        known, kind = _settings_of(detector), detector.kind
+        yield self._stage(f"detector {name}", fit, [model], to_learn, known, kind=kind, run_folder=_run_folder(model))
+        make, outputs, inputs = partial(self._test, name), [scores, explained_path(scores)], [model, *tests]
+        yield self._stage(f"scores {name}", make, outputs, inputs, explained, scores=tests)
+        make, outputs, inputs = partial(self._calibrate, name), [self._held_out(name), calibration], [model, validation]
+        efficiencies = {"background_efficiencies": list(EFFICIENCIES)}
+        yield self._stage(f"calibration {name}", make, outputs, inputs, efficiencies, scores=(validation,))
+        if self.files.data.files:
+            outputs, inputs = [searched, explained_path(searched), self._flagged(name)], [model, calibration, data]
+            yield self._stage(f"search {name}", partial(self._search, name), outputs, inputs, explained, scores=(data,))
+        make = partial(self._draw, name, figures)
+        yield self._stage(f"figures {name}", make, [figures], [model, *tests], {"style": self.style})
 
-    def _report_stage(self) -> Stage:
-        names = [each.name for each in self.configurations]
-        tests = [self._scores(name) for name in names]
-        searched = [self._scores(f"{name}-data") for name in names] if self.files.data else []
-        scores = [*tests, *searched]
-        figures = {name: self._figures(name) for name in names}
-        report = self.out / "report.html"
+    def _result_stages(self) -> Iterator[Stage]:
+        """Results and report, both from one evaluation."""
+        names, settings = list(self.detectors), {"published": {**self.study.published}, "style": self.style}
+        scores, models = [*map(self._scores, names)], [*map(self._model, names)]
+        if self.files.has_signal:
+            known, results = settings | {"notes": {**self.study.notes}}, self.out / "results"
+            yield self._stage("results", partial(self._write_results, results), [results], [*scores, *models], known)
+        scores += self._searched
+        figures, report = {name: self.out / "figures" / name for name in names}, self.out / "report.html"
         title = f"{self.study.name} study" if self.study.signal_processes else f"Anomaly study: {self.out.name}"
+        make = partial(self._write_report, report, figures, title)
+        inputs = [*scores, *map(explained_path, scores), *figures.values(), *models]
+        yield self._stage("report", make, [report], inputs, settings | {"title": title})
 
-        def make() -> None:
-            found = self._evaluated[1] if self.files.has_signal else None
-            write_study_report(report, self.study, scores, found, figures, title=title, style=self.style)
+    def _write_signal(self, out: Path, among: Sequence[Path]) -> None:
+        write_signal(self.files.signal, out, among, self._read("train"), self.reporter)
 
-        return Stage(
-            "report",
-            make,
-            (report,),
-            (*scores, *map(explained_path, scores), *figures.values(), *map(self._model, names)),
-            {"title": title, "published": {**self.study.published}, "style": self.style},
-            version=version("unmask"),
+    def _fit(
+        self,
+        fit: Callable[..., Tokenizer | Detector],
+        settings: Settings,
+        folder: Path,
+        title: str,
+        tokenizer: Path | None = None,
+    ) -> None:
+        """Fit a tokenizer or a detector and save it."""
+        fitted = {"tokenizer": load_tokenizer(tokenizer)} if tokenizer else {}
+        more = {"run_folder": _run_folder(folder), "watch": self.reporter.training, "title": title}
+        fit(settings, self._read("train"), self._read("validation"), **more, **fitted).save(folder)
+
+    def _score(self, name: str, events: Iterable[EventSet], files: Sequence[Path], out: Path, explain: int) -> Written:
+        """Score events, and explain the most anomalous where the detector can."""
+        scoring = Scoring(self._model(name), explain=explain, device=self.device)
+        if explain and not scoring.can_explain:
+            self.reporter.note(f"{name}: a {scoring.detector.kind} detector does not explain its scores")
+            scoring = replace(scoring, explain=0)
+        inputs = [{"file": path.name, "sha256": self.ledger.digest(path)} for path in files]
+        chunks = (part for some in events for part in some.chunks(_CHUNK_EVENTS))
+        return scoring.write(chunks, out, inputs=inputs)
+
+    def _test(self, name: str) -> None:
+        """Score test events, and make sure that the detector was not trained on them."""
+        events = map(self._read, self._test_names)
+        written = self._score(name, events, self._test_files, self._scores(name), N_EXPLAINED)
+        check_not_trained_on(written.n_trained_on, written.n_events, "test events")
+
+    def _calibrate(self, name: str) -> None:
+        """Score the validation events, and choose a threshold on them."""
+        out = self._held_out(name)
+        self._score(name, [self._read("validation")], [self._events("validation")], out, 0)
+        background, scored_by = read_scores(out), ScoredBy.of_files([out])
+        for efficiency in EFFICIENCIES:
+            try:
+                calibration = calibrate(background, background_efficiency=efficiency, scored_by=scored_by)
+                calibration.save(self.calibration_of(name))
+                break
+            except BadDataError:
+                if efficiency == EFFICIENCIES[-1]:
+                    raise
+
+    def _search(self, name: str) -> None:
+        """Score data, and write the events above the threshold with their p-values."""
+        data, out, folder, path = (
+            self._events("data"),
+            self._scores(f"{name}-data"),
+            self.calibration_of(name),
+            self._flagged(name),
+        )
+        self._score(name, stream_events(data), [data], out, N_EXPLAINED)
+        calibration = Calibration.load(folder)
+        flagged = calibration.flag(self._run(f"{name}-data").scores)
+        flagged.write(path, metadata=provenance(calibration=sha256_of_file(folder / MANIFEST), scores=[out.name]))
+        for text in flagged.notes:
+            self.reporter.note(f"warning: {text}")
+        weight, expected = flagged.scores.weight.sum(), calibration.measured.value * flagged.weight
+        self.reporter.note(
+            f"{name}: {len(flagged.scores):,} of {flagged.n_events:,} data events are above the threshold -> {path}\n"
+            f"  sum of weights {weight:,.1f}; {expected:,.1f} expected if all are background"
         )
 
-    def _fit_tokenizer(self, configuration: Configuration, folder: Path) -> None:
-        from unmask.tokenizers.vqvae import VQVAETokenizer
+    def _draw(self, name: str, folder: Path) -> None:
+        events = concatenate_events([*map(self._read, self._test_names)])
+        write_detector_figures(folder, name, Scoring(self._model(name)).detector, events, self.style)
 
-        tokenizer = configuration.new_tokenizer()
-        assert tokenizer is not None
-        if isinstance(tokenizer, VQVAETokenizer):
-            title = f"tokenizer {configuration.name}"
-            with self.reporter.training(title, tokenizer.training.max_epochs) as progress:
-                tokenizer.fit(*self._to_learn, run_folder=_run_folder(folder), reporter=progress)
-        else:
-            tokenizer.fit(*self._to_learn)
-        tokenizer.save(folder)
+    def _write_results(self, folder: Path) -> None:
+        scores = {name: self._run(name).scores for name in self.detectors}
+        costs = cost_table({name: self._model(name) for name in self.detectors})
+        write_results(folder, self.study, scores, self._evaluation, costs, self.style)
 
-    def _fit(self, configuration: Configuration, folder: Path) -> None:
-        tokenizer: Tokenizer | None = None
-        if configuration.preset.tokenizer:
-            tokenizer = load_tokenizer(self._tokenizer(configuration.name))
-        detector = configuration.new_detector(tokenizer)
-        training = getattr(detector, "training", None)
-        max_epochs = 0 if training is None else training.max_epochs
-        with self.reporter.training(f"detector {configuration.name}", max_epochs) as progress:
-            detector.fit(*self._to_learn, run_folder=_run_folder(folder), reporter=progress)
-        detector.save(folder)
-
-    def _make_results(self) -> None:
-        scores, found = self._evaluated
-        costs = cost_table({each.name: self._model(each.name) for each in self.configurations})
-        write_results(self.out / "results", self.study, scores, found, costs, self.style)
+    def _write_report(self, path: Path, figures: Mapping[str, Path], title: str) -> None:
+        runs = [self._run(path.stem) for path in (*map(self._scores, self.detectors), *self._searched)]
+        evaluation = self._evaluation if self.files.has_signal else None
+        write_study_report(path, self.study, runs, evaluation, figures, title=title, style=self.style)
 
     @cached_property
-    def _evaluated(self) -> tuple[dict[str, Scores], Evaluation]:
-        """Scores of the test events and what they say; measured once for tables and report."""
-        scores = {each.name: read_scores(self._scores(each.name)) for each in self.configurations}
-        return scores, evaluate(scores)
+    def _evaluation(self) -> Evaluation:
+        """Evaluation of the test events; made once for results and report."""
+        return evaluate({name: self._run(name).scores for name in self.detectors})
 
-    @cached_property
-    def _to_learn(self) -> tuple[EventSet, EventSet]:
-        """Training and validation events; read once for all configurations."""
-        return read_events(self._events("train")), read_events(self._events("validation"))
+    def _run(self, name: str) -> Run:
+        """Scores of test events, or of data; read once for all stages."""
+        if name not in self._runs_read:
+            (self._runs_read[name],) = read_runs([self._scores(name)])
+        return self._runs_read[name]
+
+    def _read(self, name: str) -> EventSet:
+        """Training, validation, test or signal events; read once for all detectors."""
+        if name not in self._events_read:
+            self._events_read[name] = read_events(self._events(name))
+        return self._events_read[name]
 
     @property
-    def _tests(self) -> tuple[Path, ...]:
-        return (self._events("test"), *((self._events("signal"),) if self.files.has_signal else ()))
+    def _test_names(self) -> list[str]:
+        return ["test", "signal"] if self.files.has_signal else ["test"]
+
+    @property
+    def _test_files(self) -> tuple[Path, ...]:
+        return tuple(map(self._events, self._test_names))
+
+    @property
+    def _searched(self) -> list[Path]:
+        return [self._scores(f"{name}-data") for name in self.detectors] if self.files.data.files else []
 
     def _events(self, name: str) -> Path:
         return self.out / "events" / f"{name}.parquet"
 
-    def _tokenizer(self, name: str) -> Path:
-        return self.out / "tokenizers" / name
+    def _scores(self, name: str) -> Path:
+        return self.out / "scores" / f"{name}.parquet"
 
-    def _figures(self, name: str) -> Path:
-        return self.out / "figures" / name
+    def _held_out(self, name: str) -> Path:
+        return self.out / "validation-scores" / f"{name}.parquet"
+
+    def _flagged(self, name: str) -> Path:
+        return self.out / "flagged" / f"{name}.parquet"
 
     def _model(self, name: str) -> Path:
         return self.out / "models" / name
 
-    def _scores(self, name: str) -> Path:
-        return self.out / "scores" / f"{name}.parquet"
-
-    def calibration_of(self, configuration: Configuration) -> Path:
+    def calibration_of(self, name: str) -> Path:
         """Folder of the threshold of a detector."""
-        return self.out / "calibrations" / configuration.name
+        return self.out / "calibrations" / name
 
 
 def _is_beginning(path: Path) -> bool:
@@ -300,3 +327,11 @@ def _is_beginning(path: Path) -> bool:
 def _run_folder(folder: Path) -> Path:
     """Where the training of what is saved in ``folder`` is logged."""
     return folder.with_name(folder.name + ".run")
+
+
+def _settings_of(model: Tokenizer | Detector) -> dict[str, Json]:
+    """All that a model depends on besides its events and its tokenizer; not the device where it is trained."""
+    settings: dict[str, Json] = {"kind": model.kind} | model.settings()
+    if "training" in settings:
+        settings["training"] = {key: value for key, value in settings["training"].items() if key != "device"}
+    return settings

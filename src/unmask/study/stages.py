@@ -1,9 +1,8 @@
-"""Work that is done once: a stage is done again only if its settings, its inputs or its outputs have changed.
+"""Stages of work that are done once: again only if settings, inputs or outputs have changed.
 
 A stage's key is the hash of its settings, of the contents of its inputs and, where it has one, of the version of its
-code. When it is done, the key is written down with the hashes of its outputs (``stages/NAME.json``). A stage whose key
-and outputs are as written down is done. Several processes may work in one folder: each stage is made by one of them,
-and the others wait for it.
+code. When it is done, key and hashes of the outputs are recorded (``stages/NAME.json``). Several processes may work in
+one folder: each stage is made by one of them, and the others wait for it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -24,6 +23,8 @@ from filelock import FileLock, Timeout
 
 from unmask.artifacts import Json, atomic_path, sha256_of_file
 from unmask.errors import UnmaskError
+from unmask.workflow.fit import unwatched
+from unmask.workflow.sources import no_bar
 
 if TYPE_CHECKING:
     from unmask.training import Reporter
@@ -36,15 +37,21 @@ _OTHER_INPUT = "an input has changed"
 
 @dataclass(frozen=True)
 class Stage:
-    """Something to be made.
+    """A step of a study.
 
     Attributes
     ----------
-    make : makes all outputs, each of which appears only when complete.
-    inputs, outputs : files or folders; an output may be left out by ``make`` if there is nothing to say in it.
-    run_folder : of a training, which goes on from its last epoch as long as the stage's key is the same.
-    reads_files : of the user; what is wrong there is to be put right before anything else is done.
-    version : of the code that makes it; another one makes it again.
+    make
+        Makes all outputs, each of which appears only when complete.
+    outputs, inputs
+        Files or folders; ``make`` may omit an output that would be empty.
+    run_folder
+        Folder of a training, which continues from its last epoch while the stage's key is the same.
+    version
+        Version of the code that makes it; another one makes it again.
+    reads, scores
+        Event files of the user that are read, and events that are scored. What is wrong in the user's files must be
+        corrected before anything else is done.
     """
 
     name: str
@@ -53,14 +60,15 @@ class Stage:
     inputs: tuple[Path, ...] = ()
     settings: Mapping[str, Json] = field(default_factory=dict)
     run_folder: Path | None = None
-    reads_files: bool = False
     version: str | int | None = None
+    reads: tuple[Path, ...] = ()
+    scores: tuple[Path, ...] = ()
 
 
 class StudyReporter:
-    """Hears of the progress of a study; the default is silent."""
+    """Receives the progress of a study; this one shows nothing."""
 
-    def stage_started(self, stage: Stage, number: int, n_stages: int) -> None: ...
+    def stage_started(self, stage: Stage) -> None: ...
 
     def stage_waits(self, stage: Stage, why: str) -> None: ...
 
@@ -68,15 +76,13 @@ class StudyReporter:
 
     def note(self, text: str) -> None: ...
 
-    def reading(self, path: Path) -> AbstractContextManager[Callable[[float], None]]:  # noqa: ARG002
-        """What hears which fraction of a file has been read."""
-        return nullcontext(lambda _fraction: None)
+    def bar(self, text: str) -> AbstractContextManager[Callable[[float], None]]:
+        """Show a text while a block runs, and receive the fraction done."""
+        return no_bar(text)
 
-    def training(self, title: str, max_epochs: int) -> AbstractContextManager[Reporter]:  # noqa: ARG002
-        """What hears of the epochs of a training."""
-        from unmask.training import Reporter
-
-        return nullcontext(Reporter())
+    def training(self, title: str, max_epochs: int) -> AbstractContextManager[Reporter | None]:
+        """Show a training."""
+        return unwatched(title, max_epochs)
 
 
 class Ledger:
@@ -88,7 +94,7 @@ class Ledger:
         self._hashes: dict[str, list[Json]] = _read_json(self.folder / _HASHES) or {}
 
     def digest(self, path: Path) -> str | None:
-        """Hash of the content of a file, or of all files in a folder; None if it is not there."""
+        """Hash the content of a file, or of all files in a folder; None if it is not there."""
         if path.is_dir():
             files = sorted(file for file in path.rglob("*") if file.is_file())
             content = [[file.relative_to(path).as_posix(), self.digest(file)] for file in files]
@@ -102,14 +108,14 @@ class Ledger:
         return str(self._hashes[name][2])
 
     def key(self, stage: Stage) -> str:
-        """What a stage's outputs depend on, as one hash."""
+        """Hash all that a stage's outputs depend on."""
         content: list[Json] = [stage.settings, self._digests(stage.inputs)]
         if stage.version is not None:
             content.append(stage.version)
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def record(self, stage: Stage) -> dict[str, Json] | None:
-        """What was written down when the stage was last done."""
+        """The record of when the stage was last done."""
         return _read_json(self._place(stage))
 
     def why_not_done(self, stage: Stage) -> str | None:
@@ -131,7 +137,7 @@ class Ledger:
 
     @contextmanager
     def doing(self, stage: Stage) -> Iterator[None]:
-        """Write down, if the block succeeds, that a stage is done; what is left of another training is removed."""
+        """Record, if the block succeeds, that a stage is done; the remains of another training are removed."""
         key, started = self.key(stage), time.perf_counter()
         if stage.run_folder is not None and not self.can_continue(stage):
             shutil.rmtree(stage.run_folder, ignore_errors=True)
@@ -151,18 +157,18 @@ class Ledger:
         _write_json(self.folder / _HASHES, self._hashes)
 
     @contextmanager
-    def lock(self, stage: Stage, tell: Callable[[str], None]) -> Iterator[None]:
-        """Keep other processes from making the same stage; ``tell`` hears that one of them does."""
+    def lock(self, stage: Stage, on_wait: Callable[[str], None]) -> Iterator[None]:
+        """Keep other processes from making the same stage; ``on_wait`` is called with the reason to wait."""
         path = self._place(stage).with_suffix(".lock")
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path)
         try:
             lock.acquire(blocking=False)
         except Timeout:
-            tell("waiting for another process that makes this")
+            on_wait("waiting for another process that makes this")
             lock.acquire()
         except OSError as error:
-            tell(f"no lock ({error.strerror}): nothing keeps another process from doing the same")
+            on_wait(f"no lock ({error.strerror}): nothing keeps another process from doing the same")
         try:
             yield
         finally:
@@ -177,14 +183,14 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Planned:
-    """A stage and why it must be done; None if it need not be."""
+    """A stage, and why it must be done; None if it need not be."""
 
     stage: Stage
     why: str | None
 
 
 def plan(stages: Sequence[Stage], ledger: Ledger) -> list[Planned]:
-    """Say which stages must be done, in their order; what depends on one of them must be done too."""
+    """List why stages must be done, in their order; what depends on one of them must be done too."""
     planned, coming = [], set[Path]()
     for stage in stages:
         why = ledger.why_not_done(stage)
@@ -199,18 +205,18 @@ def plan(stages: Sequence[Stage], ledger: Ledger) -> list[Planned]:
 def run_stages(stages: Sequence[Stage], ledger: Ledger, reporter: StudyReporter) -> list[Stage]:
     """Do what is missing or has changed, in the order of the stages, and return what was done.
 
-    A stage that fails does not keep those from being done that can do without it, unless it reads the user's files.
+    After a failure all stages are done that do not depend on it, unless it concerns the user's files.
 
     Raises
     ------
     UnmaskError
-        Of the stage that failed, after all else is done; or one that names all that did.
+        The error of the stage that failed, after all else is done; or one that names all that failed.
     """
     done: list[Stage] = []
     failed: dict[str, UnmaskError] = {}
     lost: set[Path] = set()
     made_by = {path: stage for stage in stages for path in stage.outputs}
-    for number, stage in enumerate(stages, start=1):
+    for stage in stages:
         if lost.intersection(stage.inputs):
             lost.update(stage.outputs)
             continue
@@ -220,12 +226,12 @@ def run_stages(stages: Sequence[Stage], ledger: Ledger, reporter: StudyReporter)
             with ledger.lock(stage, partial(reporter.stage_waits, stage)):
                 if ledger.why_not_done(stage) is None:  # another process has made it meanwhile
                     continue
-                reporter.stage_started(stage, number, len(stages))
+                reporter.stage_started(stage)
                 with ledger.doing(stage):
                     stage.make()
                     _check_still_done([made_by[path] for path in stage.inputs if path in made_by], ledger)
         except UnmaskError as error:
-            if stage.reads_files:
+            if stage.reads:
                 raise
             reporter.stage_failed(stage, error)
             failed[stage.name] = error
@@ -240,7 +246,7 @@ def run_stages(stages: Sequence[Stage], ledger: Ledger, reporter: StudyReporter)
 
 
 def _check_still_done(stages: Sequence[Stage], ledger: Ledger) -> None:
-    """Make sure that what a stage has been made from is still what this run has made, or found."""
+    """Refuse what was made from inputs that another process has changed meanwhile."""
     for stage in stages:
         why = ledger.why_not_done(stage)
         if why is not None:
@@ -252,10 +258,10 @@ def _check_still_done(stages: Sequence[Stage], ledger: Ledger) -> None:
 
 def _read_json(path: Path) -> dict[str, Json] | None:
     try:
-        found = json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except (FileNotFoundError, ValueError):  # what cannot be read is made again
         return None
-    return found if isinstance(found, dict) else None
+    return content if isinstance(content, dict) else None
 
 
 def _write_json(path: Path, content: Mapping[str, Json]) -> None:

@@ -10,7 +10,7 @@ from unmask.detectors.network import NetworkDetector
 from unmask.evaluation.evaluate import AUC, EPS_S, MAIN, Evaluation
 from unmask.evaluation.table import Cell, Row, Table
 from unmask.evaluation.untrained import FISHER
-from unmask.study.configurations import Study
+from unmask.study.published import Study
 from unmask.tokenizers.vqvae import VQVAETokenizer
 from unmask.training import EpochRecord
 

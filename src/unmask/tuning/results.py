@@ -1,4 +1,4 @@
-"""What a scan found: its best trials, figures, and the best one as a preset."""
+"""Results of a scan: its best trials, figures, and the best one as a preset."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
-from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,9 @@ from unmask.artifacts import atomic_path
 from unmask.errors import UsageError, require
 from unmask.tuning.scan import Plan
 from unmask.tuning.space import set_parameters
-from unmask.workflow.presets import Preset
+from unmask.workflow.settings import Settings
 
-#: Fewer complete trials say nothing about importances.
+#: Complete trials needed for importances.
 MIN_TRIALS = 3
 
 
@@ -43,8 +43,8 @@ def summary(study: optuna.Study, limit: int) -> dict[str, Any]:
         }
         for trial in complete_trials(study)[:limit]
     ]
-    facts = {"study": study.study_name, "target": plan.target, "preset": plan.preset.name, "padding": plan.padding}
-    return {**facts, "trials": dict(sorted(states.items())), "best": best}
+    origin = {"study": study.study_name, "target": plan.target, "preset": plan.settings.name}
+    return {**origin, "trials": dict(sorted(states.items())), "best": best}
 
 
 def draw_figures(study: optuna.Study, folder: Path, format_: str = "png") -> list[Path]:
@@ -83,10 +83,10 @@ def draw_figures(study: optuna.Study, folder: Path, format_: str = "png") -> lis
     return paths
 
 
-def best_preset(study: optuna.Study, number: int | None = None) -> Preset:
-    """The scan's preset with the hyper-parameters of its best trial, or of trial ``number``.
+def best_settings(study: optuna.Study, number: int | None = None) -> Settings:
+    """Settings of the scan with the hyper-parameters of its best trial, or of trial ``number``.
 
-    How long to train stays the preset's own choice.
+    The number of epochs stays that of the settings.
 
     Raises
     ------
@@ -100,28 +100,26 @@ def best_preset(study: optuna.Study, number: int | None = None) -> Preset:
     if not chosen:
         raise UsageError(f"study {study.study_name!r} has no complete trial {number}; the best is {trials[0].number}")
     trial, plan = chosen[0], Plan.of(study)
+    changes = set_parameters({}, trial.params)
+    best = plan.settings.with_changes({"tokenizer": changes} if plan.target == "tokenizer" else changes, {})
     description = (
-        f"{plan.preset.name} with the {plan.target} of trial {trial.number} of study {study.study_name}: "
+        f"{best.name} with the {plan.target} of trial {trial.number} of study {study.study_name}: "
         f"validation loss {trial.value:.5g}"
     )
-    tables = {"tokenizer": deepcopy(dict(plan.preset.tokenizer)), "detector": deepcopy(dict(plan.preset.detector))}
-    if plan.padding:
-        tables["detector"]["padding"] = plan.padding
-    set_parameters(tables[plan.target], trial.params)
-    return Preset(f"{plan.preset.name}-tuned", description, **tables)
+    return replace(best, name=f"{best.name}-tuned", description=description)
 
 
-def write_preset(path: Path, preset: Preset) -> None:
-    """Write a preset as TOML, for ``unmask train --preset``."""
+def write_settings(path: Path, settings: Settings) -> None:
+    """Write settings as TOML, for ``unmask train --preset``."""
     if path.suffix != ".toml":
         raise UsageError(f"{path}: a preset is written as .toml")
-    content = {"description": preset.description, "tokenizer": preset.tokenizer, "detector": preset.detector}
+    content = {key: value for key, value in vars(settings).items() if key != "name"}
     with atomic_path(path) as scratch:
         scratch.write_text(toml_text(content))
 
 
 def toml_text(table: Mapping[str, Any], name: str = "") -> str:
-    """A table of words, numbers, lists and further tables as TOML.
+    """Write a table of words, numbers, lists and further tables as TOML.
 
     >>> print(toml_text({"seed": 1, "training": {"rate": 5e-05, "schedule": "constant"}}))
     seed = 1

@@ -1,12 +1,13 @@
-"""A scan: trials of a preset's hyper-parameters in an Optuna study, which any number of workers share."""
+"""A scan: trials of hyper-parameters in an Optuna study, which any number of workers share."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,16 +17,14 @@ import torch
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
-from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.errors import BadDataError, TrainingError, UnmaskError, UsageError, nearest
 from unmask.events.event_set import EventSet
-from unmask.networks.masked_token import Padding
 from unmask.tokenizers import Tokenizer
 from unmask.tokenizers.base import check_background
-from unmask.tokenizers.vqvae import VQVAETokenizer
 from unmask.training import EpochRecord, Reporter, derive_seed
 from unmask.tuning.space import SPACES, Target, describe, set_parameters, suggest
-from unmask.workflow.presets import Preset, load_preset, preset_names
+from unmask.workflow.fit import fit_detector, fit_tokenizer
+from unmask.workflow.settings import Settings, load_settings, preset_names
 
 Pruning = Literal["median", "hyperband", "none"]
 PRUNERS: dict[Pruning, Callable[[], optuna.pruners.BasePruner]] = {
@@ -41,43 +40,39 @@ FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a study scans, stored with it; workers with another plan are refused.
+    """The fixed part of a scan, stored with its study; workers with another plan are refused.
 
     Attributes
     ----------
-    padding
-        Of a detector; fixed within a study, since losses with different paddings cannot be compared.
+    settings
+        Settings that the hyper-parameters of a trial change. Losses with different ``padding`` cannot be compared.
     max_epochs
-        Of a trial; None for the preset's.
+        Epochs of a trial at most; None for those of the settings.
     data
         Fingerprint of the training and validation events.
     tokenizer
-        Hash of the fitted tokenizer that all trials of a detector share, if it was given.
+        Hash of the fitted tokenizer that all trials of a detector share, if one is given.
     """
 
     target: Target
-    preset: Preset
-    padding: Padding | None = None
+    settings: Settings
     max_epochs: int | None = None
     data: str = ""
     tokenizer: str | None = None
 
     def check(self) -> None:
-        """Refuse a preset that has nothing to tune.
-
-        Raises
-        ------
-        UsageError
-            With the presets that have.
-        """
-        name, kind, detector = self.preset.name, self.preset.tokenizer.get("kind"), self.preset.detector.get("kind")
-        found = kind if self.target == "tokenizer" else detector
-        needed = "vqvae" if self.target == "tokenizer" else "masked-token"
-        if found != needed:
-            presets = [load_preset(each) for each in preset_names()]
+        """Refuse settings that have nothing to tune."""
+        name, kind, detector = (
+            self.settings.name,
+            self.settings.tokenizer.get("kind"),
+            self.settings.detector.get("kind"),
+        )
+        given, needed = (kind, "vqvae") if self.target == "tokenizer" else (detector, "masked-token")
+        if given != needed:
+            presets = map(load_settings, preset_names())
             choices = [each.name for each in presets if getattr(each, self.target).get("kind") == needed]
             raise UsageError(
-                f"preset {name} has {f'a {found}' if found else 'no'} {self.target}; only a {needed} one can be tuned: "
+                f"preset {name} has {f'a {given}' if given else 'no'} {self.target}; only a {needed} one can be tuned: "
                 f"{', '.join(choices)}"
             )
         if self.target == "detector" and kind == "vqvae" and self.tokenizer is None:
@@ -88,23 +83,22 @@ class Plan:
 
     @property
     def study_name(self) -> str:
-        """Default name of the study: one per preset (so per number of codes) and padding."""
-        return "-".join(part for part in (self.target, self.preset.name, self.padding) if part)
+        """Default name of the study."""
+        return f"{self.target}-{self.settings.name}"
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON gives it back: tuples become lists."""
-        facts = asdict(self) | {"space": describe(SPACES[self.target])}
-        stored: dict[str, Any] = json.loads(json.dumps(facts))
+        stored: dict[str, Any] = json.loads(json.dumps(asdict(self) | {"space": describe(SPACES[self.target])}))
         return stored
 
     @classmethod
     def of(cls, study: optuna.Study) -> Plan:
-        """The plan in a study."""
+        """Read the plan in a study."""
         stored = study.user_attrs.get(PLAN)
         if stored is None:
             raise UsageError(f"study {study.study_name!r} was not made by unmask")
         fields = {key: value for key, value in stored.items() if key != "space"}
-        return cls(**fields | {"preset": Preset(**fields["preset"])})
+        return cls(**fields | {"settings": Settings(**fields["settings"])})
 
 
 def open_storage(where: str, *, must_exist: bool = False) -> optuna.storages.BaseStorage:
@@ -161,16 +155,16 @@ def find_study(where: str, name: str | None = None) -> optuna.Study:
 
 @dataclass(kw_only=True)
 class Scan:
-    """One worker's share of a scan.
+    """One worker of a scan.
 
     Attributes
     ----------
     train, validation
         Background events; signal is refused.
     tokenizer
-        Fitted, shared by the trials of a detector; None fits that of the preset.
+        Fitted tokenizer that the trials of a detector share; None fits that of the settings.
     seed
-        Fixes the hyper-parameters of each trial and its training. All trials train with one seed, so that their
+        Seed of the hyper-parameters of each trial and of its training. All trials train with one seed, so that their
         validation losses are those of the same masked tokens.
     """
 
@@ -189,7 +183,7 @@ class Scan:
         Raises
         ------
         UsageError
-            If the study is of another scan, with what differs, or there is signal among the events.
+            If the study is of another scan, or there is signal among the events.
         """
         self.plan.check()
         for events in (self.train, self.validation):
@@ -218,16 +212,21 @@ class Scan:
     def run(self, study: optuna.Study, n_trials: int, on_trial: Callable[[FrozenTrial], None] = lambda _: None) -> None:
         """Train trials until the study has ``n_trials`` finished ones, by all its workers together."""
         if self.plan.target == "detector" and self.tokenizer is None:
-            self.tokenizer = self.plan.preset.new_tokenizer().fit(self.train)
+            self.tokenizer = fit_tokenizer(self.plan.settings, self.train, self.validation)
         if len(study.get_trials(deepcopy=False, states=FINISHED)) < n_trials:
             enough = optuna.study.MaxTrialsCallback(n_trials, states=FINISHED)
             study.optimize(self._train, callbacks=[lambda _, trial: on_trial(trial), enough])
 
     def _train(self, trial: optuna.Trial) -> float:
-        started = time.perf_counter()
-        model = self._new(suggest(SPACES[self.plan.target], trial))
+        started, events = time.perf_counter(), (self.train, self.validation)
+        settings = self._settings(suggest(SPACES[self.plan.target], trial))
+        watch = partial(_watch, trial)
         try:
-            model.fit(self.train, self.validation, reporter=_TrialReporter(trial, model.training.max_epochs))
+            model: Any = (
+                fit_tokenizer(settings, *events, watch=watch)
+                if self.plan.target == "tokenizer"
+                else fit_detector(settings, *events, tokenizer=self.tokenizer, watch=watch)
+            )
         except (optuna.TrialPruned, TrainingError) as error:  # worse than others; NaN or infinite
             trial.set_user_attr("reason", str(error))
             raise optuna.TrialPruned from error
@@ -236,25 +235,26 @@ class Scan:
             raise optuna.TrialPruned from error
         finally:
             trial.set_user_attr("seconds", round(time.perf_counter() - started, 3))
-        return min(record.validation_loss for record in model.history_ or [])
+        losses: list[float] = [record.validation_loss for record in model.history_]
+        return min(losses)
 
-    def _new(self, parameters: dict[str, Any]) -> VQVAETokenizer | MaskedTokenDetector:
-        training: dict[str, Any] = {"seed": derive_seed(self.seed, "tuning"), "device": self.device}
+    def _settings(self, parameters: Mapping[str, Any]) -> Settings:
+        """The settings of a trial."""
+        shared: dict[str, Any] = {"seed": derive_seed(self.seed, "tuning"), "device": self.device}
         if self.plan.max_epochs is not None:
-            training["max_epochs"] = self.plan.max_epochs
-        fixed = {"padding": self.plan.padding} if self.plan.padding else {}
-        changes = set_parameters(fixed | {"training": training}, parameters)
-        model = (
-            self.plan.preset.new_tokenizer(changes)
-            if self.plan.target == "tokenizer"
-            else self.plan.preset.new_detector(self.tokenizer, changes)
-        )
-        assert isinstance(model, VQVAETokenizer | MaskedTokenDetector)
-        return model
+            shared["max_epochs"] = self.plan.max_epochs
+        changes = set_parameters({}, parameters)
+        of_target = {"tokenizer": changes} if self.plan.target == "tokenizer" else changes
+        return self.plan.settings.with_changes(of_target, shared)
+
+
+@contextmanager
+def _watch(trial: optuna.Trial, _title: str, max_epochs: int) -> Iterator[Reporter]:
+    yield _TrialReporter(trial, max_epochs)
 
 
 class _TrialReporter(Reporter):
-    """Tells the study of every epoch, and stops a training that is not worth it."""
+    """Reports every epoch to the study, and stops a training that falls behind."""
 
     def __init__(self, trial: optuna.Trial, max_epochs: int) -> None:
         self.trial, self.max_epochs = trial, max_epochs

@@ -1,8 +1,8 @@
-"""What a scan searches.
+"""Search spaces of scans.
 
-The paper names the hyper-parameters that it scanned and the best values that it found, but not the ranges. These here
-hold every published value, with room around it. A space has no conditions (each hyper-parameter is drawn in every
-trial), so that the sampler can learn how they depend on each other.
+The paper names the hyper-parameters that it scanned and the best values, but not the ranges. These contain every
+published value. A space has no conditions (each hyper-parameter is drawn in every trial), so that the sampler can
+model how they depend on each other.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Range:
 
 Space = Mapping[str, Choice | Range]
 
-#: What each choice of ``training.schedule`` means: the published warm-ups and lengths.
+#: Settings of each choice of ``training.schedule``: the published warm-ups and lengths.
 SCHEDULES: dict[str, dict[str, Any]] = {
     "constant": {"training.schedule": "constant"},
     "warmup-cosine 1000/10000": {

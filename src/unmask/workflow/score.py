@@ -1,34 +1,72 @@
-"""From events to a scores file: the one way, for a command, a study and each part of a large job."""
+"""From events to a scores file: the one way, for a command, a study, Python, and each part of a large job."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from unmask.artifacts import MANIFEST, Json, provenance, sha256_of_file
 from unmask.detectors import Detector, load_detector
 from unmask.errors import ArtifactError, UnmaskError, UsageError
-from unmask.events.checks import BadEvents
 from unmask.events.event_set import EventSet
+from unmask.io.read import ReadOptions
+from unmask.io.sample import resolve
 from unmask.scores.explanations import MostAnomalous, explained_path, write_explanations
 from unmask.scores.score_table import SCORES_TABLE, Scores, write_scores
 from unmask.tables import open_table, part_name, parts_in
-from unmask.workflow.sources import Part
+from unmask.workflow.sources import Part, Sources
+
+
+def score(
+    detector: Detector | str | Path,
+    paths: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    explain: int = 0,
+    options: ReadOptions | None = None,
+) -> int:
+    """Score event files in bounded memory and return the number of events.
+
+    Parameters
+    ----------
+    detector
+        Fitted detector, or the folder of a saved one.
+    paths
+        Event files, patterns, or names of samples such as ``sample:gluino``.
+    out
+        Parquet file to write.
+    explain
+        Number of most anomalous events to explain, in a JSON file beside ``out``.
+    options
+        How the files are read.
+    """
+    sources, out = Sources([paths] if isinstance(paths, str | Path) else paths, options=options), Path(out)
+    sources.check_output(out)
+    model = detector if isinstance(detector, Detector) else resolve(detector)
+    return Scoring(model, explain=explain).write(sources.stream(), out, **sources.origin()).n_events
+
+
+@dataclass(frozen=True)
+class Written:
+    """How many events were scored, and how many of these the detector was trained on."""
+
+    n_events: int
+    n_trained_on: int
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """A saved detector and how it scores.
+    """A detector and how it scores.
 
     Attributes
     ----------
     model
-        Folder of the detector.
+        The detector, or the folder of a saved one.
     how
         Name of a score, for detectors that have several.
     token_losses
@@ -37,7 +75,7 @@ class Scoring:
         Number of most anomalous events to explain.
     """
 
-    model: Path
+    model: Detector | Path
     how: str | None = None
     token_losses: bool = False
     explain: int = 0
@@ -46,11 +84,13 @@ class Scoring:
     @property
     def detector(self) -> Detector:
         """The detector, loaded once per process."""
-        return _load(self.model, self.digest)
+        return self.model if isinstance(self.model, Detector) else _load(self.model, self.digest)
 
     @property
-    def digest(self) -> str:
-        """SHA-256 of the detector's manifest, which holds those of all its files."""
+    def digest(self) -> str | None:
+        """SHA-256 of the detector's manifest, which holds those of all its files; None for one that is not saved."""
+        if isinstance(self.model, Detector):
+            return None
         try:
             return sha256_of_file(self.model / MANIFEST)
         except FileNotFoundError:
@@ -66,14 +106,14 @@ class Scoring:
         return True
 
     def origin(self) -> dict[str, Json]:
-        """What a file of scores says of the detector."""
+        """Provenance of scores: the detector and how it scores."""
         origin = self.detector.origin_of_scores(self.digest, self.how)
         return {**origin, "token_losses": self.token_losses}
 
-    def write(self, events: Iterable[EventSet], out: Path, **facts: Json) -> int:
-        """Score a stream of events in bounded memory, write ``out`` and return the number of events.
+    def write(self, events: Iterable[EventSet], out: Path, **metadata: Json) -> Written:
+        """Score a stream of events in bounded memory and write them to ``out``.
 
-        ``facts`` join the provenance. Explanations go beside ``out``; older ones are removed.
+        Explanations go beside ``out``; older ones are removed.
 
         Raises
         ------
@@ -81,23 +121,25 @@ class Scoring:
             If the detector has no such score, or cannot explain it.
         """
         detector = self.detector
-        most = MostAnomalous(self.explain)
+        most, n_trained_on = MostAnomalous(self.explain), 0
         if self.explain:
             detector.explain(EventSet.empty())  # one that cannot explain raises now, not after hours
 
         def scored() -> Iterator[Scores]:
+            nonlocal n_trained_on
             for some in events:
                 scores = detector.scores(some, how=self.how, with_token_losses=self.token_losses, device=self.device)
                 most.add(some, scores.score)
+                n_trained_on += scores.n_trained_on
                 yield scores
 
-        record = provenance(**self.origin(), **facts)
+        record = provenance(**self.origin(), **metadata)
         explained_path(out).unlink(missing_ok=True)
         n_events = write_scores(out, scored(), provenance=record)
         if self.explain:
             explanations = detector.explain(most.events, device=self.device)
             write_explanations(out, most, explanations, detector=_metadata(detector), provenance=record)
-        return n_events
+        return Written(n_events, n_trained_on)
 
 
 def _metadata(detector: Detector) -> dict[str, Json]:
@@ -115,12 +157,12 @@ def _load(model: Path, digest: str) -> Detector:  # noqa: ARG001
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a part; ``failure`` says why it is not there."""
+    """Result of a part; ``failure`` is why it was not written, ``problems`` are those of its events."""
 
     n_events: int = 0
     is_kept: bool = False
     failure: str | None = None
-    bad: BadEvents = field(default_factory=BadEvents)
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -135,29 +177,20 @@ class Parts:
     n: int
 
     def check(self) -> None:
-        """Refuse a folder that holds something else.
-
-        Raises
-        ------
-        UsageError
-            If its parts are not of ``n``, or were scored by another detector.
-        """
+        """Refuse a folder that holds parts of another number, or of another detector."""
         if self.out.suffix == ".parquet":
             raise UsageError(f"{self.out}: with --dask or --shard, OUT is a folder of parts; leave out .parquet")
         there = parts_in(self.out)
         if not there:
             return
-        with open_table(there[0], SCORES_TABLE) as (_, facts):
-            made_by = {name: facts["provenance"].get(name) for name in self.scoring.origin()}
-        if made_by != self.scoring.origin() or there[0].name not in map(self._name, range(self.n)):
+        with open_table(there[0], SCORES_TABLE) as (_, metadata):
+            made_by = {name: metadata["provenance"].get(name) for name in self.scoring.origin()}
+        if made_by != self.scoring.origin() or there[0].name not in [part_name(i, self.n) for i in range(self.n)]:
             raise UsageError(f"{self.out} holds parts of another number, detector or score; choose another folder")
-
-    def _name(self, i: int) -> str:
-        return part_name(i, self.n)
 
     def write(self, i: int, part: Part) -> Outcome:
         """Score part ``i``, from 0, unless that is done; bad data is an outcome, a failing file system an error."""
-        out = self.out / self._name(i)
+        out = self.out / part_name(i, self.n)
         try:
             origin = part.origin()
             identity = json.dumps({**self.scoring.origin(), **origin}, sort_keys=True)
@@ -168,43 +201,34 @@ class Parts:
             # What a killed process has left of this part; see `atomic_path`.
             for leftover in self.out.glob(f".{out.name}.*"):
                 shutil.rmtree(leftover, ignore_errors=True)
-            n_events = self.scoring.write(part.stream(), out, **origin, part=digest)
+            written = self.scoring.write(part.stream(), out, **origin, part=digest)
         except UnmaskError as error:
-            return Outcome(failure=str(error), bad=part.bad)
-        return Outcome(n_events, bad=part.bad)
+            return Outcome(failure=str(error), problems=tuple(part.problems()))
+        return Outcome(written.n_events, problems=tuple(part.problems()))
 
 
 def _length(out: Path, digest: str) -> int | None:
     """Number of events in a part; None if it is not there or was made otherwise."""
     try:
-        with open_table(out, SCORES_TABLE) as (file, facts):
-            is_same = facts.get("provenance", {}).get("part") == digest
+        with open_table(out, SCORES_TABLE) as (file, metadata):
+            is_same = metadata.get("provenance", {}).get("part") == digest
             return int(file.metadata.num_rows) if is_same else None
     except ArtifactError:
         return None
 
 
-@dataclass(frozen=True)
-class Shard:
-    """Number ``index`` of ``count``, from 1.
+def parse_shard(text: str) -> tuple[int, int]:
+    """Read ``i/n``, shard i of n from 1.
 
-    >>> Shard.parse("2/3")
-    Shard(index=2, count=3)
+    >>> parse_shard("2/3")
+    (2, 3)
+
+    Raises
+    ------
+    UsageError
+        If it is not two whole numbers with 1 <= i <= n.
     """
-
-    index: int
-    count: int
-
-    @classmethod
-    def parse(cls, text: str) -> Shard:
-        """Read ``i/n``.
-
-        Raises
-        ------
-        UsageError
-            If it is not two whole numbers with 1 <= i <= n.
-        """
-        index, slash, count = text.partition("/")
-        if not (slash and index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
-            raise UsageError(f"shard {text!r}: write i/n with i from 1 to n, such as 1/100")
-        return cls(int(index), int(count))
+    index, slash, count = text.partition("/")
+    if not (slash and index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
+        raise UsageError(f"--shard {text!r}: expected i/n with i from 1 to n, such as 1/100")
+    return int(index), int(count)

@@ -1,18 +1,142 @@
-"""Settings from TOML: flat tables, checked against the constructors that they are for, all mistakes listed together."""
+"""Settings of what is trained: presets, TOML files and tables, with changes, checked against the constructors."""
 
 from __future__ import annotations
 
 import inspect
 import tomllib
 from collections.abc import Mapping
-from dataclasses import is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from unmask.errors import BadDataError, UsageError, nearest
+from unmask.detectors import KINDS as DETECTORS
+from unmask.detectors import Detector, detector_class
+from unmask.errors import BadDataError, UsageError, closest, nearest
+from unmask.tokenizers import KINDS as TOKENIZERS
+from unmask.tokenizers import Tokenizer, tokenizer_class
 
 #: Tables within the settings of a detector.
 GROUPS = ("training", "tokenizer")
+_FOLDER = files("unmask") / "workflow" / "presets"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Tables of settings of a tokenizer and of a detector; that of the tokenizer is empty for a detector without one.
+
+    >>> load_settings("gluino-lut-456").description
+    'gluino study, look-up table with 4 bins per variable (published configuration)'
+    """
+
+    name: str
+    description: str
+    tokenizer: Mapping[str, Any]
+    detector: Mapping[str, Any]
+
+    def with_changes(self, changes: Mapping[str, Any], shared: Mapping[str, Any]) -> Settings:
+        """Change settings: first to those that all trainings share, where there are such, then to ``changes``."""
+        changes = dict(changes)
+        of_tokenizer = changes.pop("tokenizer", {})
+        if of_tokenizer and not self.tokenizer:
+            raise UsageError(f"the detector of {self.name} has no tokenizer; choose a preset that has one: unmask list")
+
+        def changed(part: str, table: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+            parameters = _parameters(part, merged(table, change))
+            taken = {key: value for key, value in shared.items() if key in parameters}
+            return merged(table, {"training": shared} if "training" in parameters else taken, change)
+
+        tokenizer = changed("tokenizer", self.tokenizer, of_tokenizer)
+        return replace(self, tokenizer=tokenizer, detector=changed("detector", self.detector, changes))
+
+    def new_tokenizer(self) -> Tokenizer:
+        """Make the tokenizer, not fitted yet."""
+        if not self.tokenizer:
+            raise UsageError(f"the {self.detector.get('kind')} detector of {self.name} has no tokenizer")
+        made: Tokenizer = _new("tokenizer", self.tokenizer, f"{self.name}, [tokenizer]")
+        return made
+
+    def new_detector(self, tokenizer: Tokenizer | None = None) -> Detector:
+        """Make the detector, not fitted yet, with its own tokenizer or another."""
+        parts = {"tokenizer": tokenizer or self.new_tokenizer()} if self.tokenizer else {}
+        made: Detector = _new("detector", {**self.detector, **parts}, f"{self.name}, [detector]")
+        return made
+
+
+def preset_names() -> list[str]:
+    """Names of the presets that ship with the package."""
+    names = [entry.name.removesuffix(".toml") for entry in _FOLDER.iterdir() if entry.name.endswith(".toml")]
+    # Numbers by their value: lut-885 before lut-1524.
+    return sorted(names, key=lambda name: [part.zfill(6) if part.isdigit() else part for part in name.split("-")])
+
+
+def load_settings(
+    source: str | Path | Mapping[str, Any], changes: Mapping[str, Any] | None = None, **shared: Any
+) -> Settings:
+    """Load settings and change some.
+
+    Parameters
+    ----------
+    source
+        Name of a preset, kind of a detector or tokenizer, path of a TOML file, or the tables of one.
+    changes
+        Settings of the detector by name; those of its tokenizer in a table ``tokenizer``.
+    shared
+        Settings of all trainings, such as ``seed`` and ``device``; they give way to ``changes``.
+
+    Raises
+    ------
+    UsageError
+        If there is no such preset, or a table or setting does not exist.
+    """
+    return _load(source).with_changes(changes or {}, shared)
+
+
+def _load(source: str | Path | Mapping[str, Any]) -> Settings:
+    if isinstance(source, Mapping):
+        return _from_tables("settings", source)
+    name = str(source)
+    if name.endswith(".toml"):
+        return _from_tables(Path(name).stem, read_toml(Path(name)), where=name)
+    if name in preset_names():
+        return _from_tables(name, read_toml(Path(str(_FOLDER / f"{name}.toml"))))
+    if name in TOKENIZERS:
+        return Settings(name, "", {"kind": name}, {})
+    if name in DETECTORS:
+        takes_tokenizer = "tokenizer" in _parameters("detector", {"kind": name})
+        return Settings(name, "", {"kind": "lookup-table"} if takes_tokenizer else {}, {"kind": name})
+    close = closest(name, [*preset_names(), *DETECTORS, *TOKENIZERS])
+    hint = f"Did you mean {close!r}? " if close else ""
+    raise UsageError(f"unknown preset {name!r}. {hint}List all {len(preset_names())}: unmask list")
+
+
+def _from_tables(name: str, content: Mapping[str, Any], where: str = "") -> Settings:
+    where, known = where or name, ("description", "tokenizer", "detector")
+    for key in content:
+        if key not in known:
+            raise UsageError(f"{where}: unknown entry {key!r}; {nearest(key, known)}")
+    tokenizer, detector = content.get("tokenizer", {}), content.get("detector")
+    if not isinstance(detector, Mapping):
+        raise UsageError(f"{where}: there is no table [detector]")
+    if not isinstance(tokenizer, Mapping) or ("tokenizer" in _parameters("detector", detector)) != bool(tokenizer):
+        verdict = "must not be a" if tokenizer else "is no"
+        raise UsageError(f"{where}: there {verdict} table [tokenizer] for this kind of detector")
+    return Settings(name, str(content.get("description", "")), tokenizer, detector)
+
+
+def merged(*tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge tables, within tables one entry at a time; the later ones win.
+
+    >>> merged({"a": 1, "training": {"seed": 0, "device": "cpu"}}, {"a": 2, "training": {"seed": 1}})
+    {'a': 2, 'training': {'seed': 1, 'device': 'cpu'}}
+    """
+    result: dict[str, Any] = {}
+    for table in tables:
+        for key, value in table.items():
+            inner = result.get(key)
+            is_table = isinstance(value, Mapping)
+            result[key] = merged(inner if isinstance(inner, Mapping) else {}, value) if is_table else value
+    return result
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -23,6 +147,30 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise BadDataError("no such file", path=path) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadDataError(f"is not TOML: {error}", path=path) from None
+
+
+def _class(part: str, kind: Any) -> type[Any] | None:
+    if part == "tokenizer":
+        return tokenizer_class(kind) if kind in TOKENIZERS else None
+    return detector_class(kind) if kind in DETECTORS else None
+
+
+def _parameters(part: str, table: Mapping[str, Any]) -> Mapping[str, object]:
+    """Arguments of what a table makes; none if its kind is not known."""
+    known = _class(part, table.get("kind"))
+    return {} if known is None else inspect.signature(known).parameters
+
+
+def _new(part: str, table: Mapping[str, Any], where: str) -> Any:
+    """Make what a table describes, after checking every entry."""
+    settings = dict(table)
+    kind = settings.pop("kind", None)
+    chosen = _class(part, kind)
+    if chosen is None:
+        raise UsageError(
+            f"{where}: kind is {kind!r}; {nearest(str(kind), TOKENIZERS if part[0] == 't' else DETECTORS)}"
+        )
+    return chosen(**checked_arguments(chosen, settings, where=where))
 
 
 def checked_arguments(constructor: type[object], table: Mapping[str, Any], *, where: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from unmask.events.checks import BadEvents
 from unmask.events.event_set import EventSet
 from unmask.io import FileFormat
 from unmask.io.read import ReadOptions, check_distinct_names, count_entries, detect_kind, stream_events
+from unmask.io.sample import resolve
 
 #: A file and the entries of it that are read; None reads all.
 Piece = tuple[Path, tuple[int, int] | None]
@@ -25,13 +26,33 @@ def no_bar(_text: str) -> AbstractContextManager[Callable[[float], None]]:
     return nullcontext(lambda _fraction: None)
 
 
+def find_files(paths: Iterable[str | Path]) -> list[Path]:
+    """Turn names of samples, and patterns such as ``*.csv``, into the files that they stand for.
+
+    Raises
+    ------
+    UsageError
+        If no file matches a pattern.
+    """
+    files: list[Path] = []
+    for path in map(resolve, paths):
+        if path.exists() or not any(mark in str(path) for mark in "*?["):
+            files.append(path)
+            continue
+        matching = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+        if not matching:
+            raise UsageError(f"no file matches {str(path)!r}")
+        files += matching
+    return files
+
+
 class Sources:
     """Files and the options they are read with.
 
     Attributes
     ----------
     files
-        In the order they are read.
+        In the order they are read; names of samples and patterns are resolved.
     kind
         File format; None detects it from the content.
     signal_process
@@ -42,19 +63,24 @@ class Sources:
 
     def __init__(
         self,
-        files: Sequence[Path],
+        files: Iterable[str | Path],
         kind: FileFormat | None = None,
         options: ReadOptions | None = None,
         signal_process: Sequence[str] = (),
         *,
         skip_bad: bool = False,
     ) -> None:
-        check_distinct_names(files)
-        self.files = list(files)
+        self.files = find_files(files)
+        check_distinct_names(self.files)
         self.kind = kind
         self.options = options or ReadOptions()
         self.signal_process = list(signal_process)
         self.bad = BadEvents(skip=skip_bad)
+        self.n_cut, self.max_objects = 0, 0
+
+    def with_files(self, files: Iterable[str | Path], signal_process: Sequence[str] = ()) -> Sources:
+        """Make sources of other files, read the same way."""
+        return Sources(files, self.kind, self.options, signal_process, skip_bad=self.bad.skip)
 
     def stream(self, files: Sequence[Path] | None = None, bar: Bar = no_bar) -> Iterator[EventSet]:
         """Yield all events of all files (or of other ``files``, read the same way).
@@ -64,21 +90,33 @@ class Sources:
         UsageError
             If no file holds one of the signal processes.
         """
+        for _, events in self.by_file(files, bar):
+            yield events
+
+    def by_file(self, files: Sequence[Path] | None = None, bar: Bar = no_bar) -> Iterator[tuple[Path, EventSet]]:
+        """Yield the file and the events of each chunk of :meth:`stream`."""
         processes: dict[str, None] = {}
-        for file in self.files if files is None else files:
+        for file in self.files if files is None else find_files(files):
             for events in self._stream_piece((file, None), bar):
                 processes |= dict.fromkeys(events.process_names.counts())
-                yield events
+                yield file, events
         for name in self.signal_process:
             if name not in processes:
-                raise UsageError(f"--signal-process {name!r} is in none of the files; {nearest(name, processes)}")
+                raise UsageError(f"signal process {name!r} is in none of the files; {nearest(name, processes)}")
 
     def _stream_piece(self, piece: Piece, bar: Bar = no_bar) -> Iterator[EventSet]:
         file, entries = piece
         options = replace(self.options, entries=entries)
         with bar(f"reading {file.name}") as progress:
             for events in stream_events(file, kind=self.kind, options=options, bad=self.bad, progress=progress):
+                self.n_cut, self.max_objects = self.n_cut + events.n_cut_events, events.max_objects
                 yield events.with_signal(self.signal_process) if self.signal_process else events
+
+    def problems(self) -> list[str]:
+        """Describe which events were cut or skipped so far."""
+        cut = [f"{self.n_cut:,} events cut to their {self.max_objects} objects of largest pT"] if self.n_cut else []
+        skipped = [f"skipped {self.bad.n_skipped:,} bad events:", *self.bad.summary()]
+        return [*cut, *(["\n  ".join(skipped)] if self.bad.n_skipped else [])]
 
     def origin(self) -> dict[str, Json]:
         """Hashes of the files and the options that they are read with, for the provenance of what is written.
@@ -94,6 +132,15 @@ class Sources:
     def settings(self) -> dict[str, Json]:
         """The options, as JSON can hold them."""
         return asdict(self.options) | {"signal_process": self.signal_process, "skip_bad": self.bad.skip}
+
+    def check_output(self, out: Path) -> None:
+        """Refuse, before any work, to write a Parquet file over an input or under another ending."""
+        if out.suffix != ".parquet":
+            raise UsageError(f"{out}: the file to write must end in .parquet")
+        if out.is_dir():
+            raise UsageError(f"{out}: is a folder; name a file to write")
+        if out.resolve() in [file.resolve() for file in self.files]:
+            raise UsageError(f"{out}: would replace a file that is read; choose another name")
 
     def lengths(self) -> list[int] | None:
         """Numbers of entries of the files, or None if one of them cannot be read from the middle."""

@@ -26,12 +26,13 @@ from unmask.scores.calibration import FLAGGED_TABLE, Calibration
 from unmask.scores.explanations import read_explanations
 from unmask.scores.score_table import read_scores
 from unmask.study import run as runner
-from unmask.study.configurations import DEFAULT, choose_configurations, load_study
-from unmask.study.data import EventFiles, EventReader
+from unmask.study.data import StudyFiles, write_background, write_signal
+from unmask.study.published import DEFAULT, choose_detectors, load_study
 from unmask.study.results import SUMMARY
 from unmask.study.run import StudyRun
 from unmask.study.stages import Stage, StudyReporter, plan
 from unmask.tables import open_table
+from unmask.workflow.sources import Sources
 
 TINY = {"hidden": 16, "n_layers": 1, "n_heads": 2, "tokenizer": {"n_bins": 2}, "training": {"max_epochs": 2}}
 
@@ -43,7 +44,7 @@ class Listener(StudyReporter):
     done: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def stage_started(self, stage: Stage, number: int, n_stages: int) -> None:
+    def stage_started(self, stage: Stage) -> None:
         self.done.append(stage.name)
 
     def note(self, text: str) -> None:
@@ -66,9 +67,18 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def study_files(
+    background: Sequence[Path],
+    signal: Sequence[Path] = (),
+    data: Sequence[Path] = (),
+    signal_processes: Sequence[str] = (),
+) -> StudyFiles:
+    return StudyFiles(Sources(background, signal_process=signal_processes), Sources(signal), Sources(data))
+
+
 def new_run(
     out: Path,
-    files: EventFiles,
+    files: StudyFiles,
     *,
     only: Sequence[str] = ("masked-token",),
     changes: dict[str, object] = TINY,
@@ -76,13 +86,13 @@ def new_run(
     style: Style = "plain",
 ) -> tuple[StudyRun, Listener]:
     study, listener = load_study(DEFAULT), Listener()
-    chosen = choose_configurations(study, only, changes=changes, seed=seed, device="cpu")
+    chosen = choose_detectors(study, only, changes, seed=seed, device="cpu")
     return StudyRun(out, study, chosen, files, seed, "cpu", listener, style), listener
 
 
 @pytest.fixture(scope="module")
-def many_signals(files: Path) -> EventFiles:
-    return EventFiles(
+def many_signals(files: Path) -> StudyFiles:
+    return study_files(
         background=(files / "background.parquet",),
         signal=(files / "light.parquet", files / "heavy.parquet"),
         data=(files / "data.parquet",),
@@ -90,7 +100,7 @@ def many_signals(files: Path) -> EventFiles:
 
 
 @pytest.fixture(scope="module")
-def out(many_signals: EventFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def out(many_signals: StudyFiles, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("studies") / "mine"
     run, listener = new_run(out, many_signals)
     run.run()
@@ -148,7 +158,7 @@ def test_the_tables_say_what_the_training_cost(out: Path) -> None:
     assert seconds == pytest.approx(sum(record.seconds for record in detector.history_), abs=0.51)
 
 
-def test_curves_are_those_of_the_model_whatever_was_logged(out: Path, many_signals: EventFiles, tmp_path: Path) -> None:
+def test_curves_are_those_of_the_model_whatever_was_logged(out: Path, many_signals: StudyFiles, tmp_path: Path) -> None:
     out = shutil.copytree(out, tmp_path / out.name)
     run, _ = new_run(out, many_signals)
     (figures,) = (stage for stage in run.stages if stage.name == "figures masked-token")
@@ -191,7 +201,7 @@ def test_data_are_searched_with_a_threshold_from_validation_events(out: Path) ->
     assert "masked-token-data" in (out / "report.html").read_text()
 
 
-def test_a_second_call_does_nothing(out: Path, many_signals: EventFiles) -> None:
+def test_a_second_call_does_nothing(out: Path, many_signals: StudyFiles) -> None:
     before = times(out)
     run, listener = new_run(out, many_signals)
     assert run.run() == []
@@ -200,7 +210,7 @@ def test_a_second_call_does_nothing(out: Path, many_signals: EventFiles) -> None
 
 
 def test_only_what_is_missing_or_changed_is_done_again(
-    out: Path, many_signals: EventFiles, files: Path, tmp_path: Path
+    out: Path, many_signals: StudyFiles, files: Path, tmp_path: Path
 ) -> None:
     out = shutil.copytree(out, tmp_path / out.name)
 
@@ -211,7 +221,7 @@ def test_only_what_is_missing_or_changed_is_done_again(
     (out / "scores" / "masked-token.parquet").unlink()
     assert to_do(new_run(out, many_signals)[0]) == ["scores masked-token", "results", "report"]
     # Another signal: nothing is trained again.
-    more = replace(many_signals, signal=(*many_signals.signal, files / "tops.parquet"))
+    more = replace(many_signals, signal=Sources([*many_signals.signal.files, files / "tops.parquet"]))
     of_signal = ["signal", "scores masked-token", "figures masked-token", "results", "report"]
     assert to_do(new_run(out, more)[0]) == of_signal
     # Another setting of the detector: the tokenizer stays.
@@ -223,7 +233,7 @@ def test_only_what_is_missing_or_changed_is_done_again(
     assert to_do(run) == []
 
 
-def test_a_changed_style_draws_again_and_does_no_more(out: Path, many_signals: EventFiles, tmp_path: Path) -> None:
+def test_a_changed_style_draws_again_and_does_no_more(out: Path, many_signals: StudyFiles, tmp_path: Path) -> None:
     out = shutil.copytree(out, tmp_path / out.name)
     drawn = [out / "figures" / "masked-token" / f"{name}.svg" for name in ("training", "type-losses", "code-usage")]
     before = [path.read_text() for path in drawn]
@@ -237,7 +247,7 @@ def test_a_changed_style_draws_again_and_does_no_more(out: Path, many_signals: E
 
 
 def test_tables_and_report_are_of_one_evaluation(
-    out: Path, many_signals: EventFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    out: Path, many_signals: StudyFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = shutil.copytree(out, tmp_path / out.name)
     measured: list[Metrics] = []
@@ -253,7 +263,7 @@ def test_tables_and_report_are_of_one_evaluation(
 
 
 def test_what_another_version_made_is_made_again(
-    out: Path, many_signals: EventFiles, monkeypatch: pytest.MonkeyPatch
+    out: Path, many_signals: StudyFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def to_do() -> list[str]:
         run = new_run(out, many_signals)[0]
@@ -286,13 +296,13 @@ def test_with_negative_weights_what_can_be_measured_is_measured(
         events = read_events(files / f"{name}.parquet")
         is_negative = (np.arange(len(events)) % 10 == 0) & (name != "light" or of == "signal")
         write_events(tmp_path / f"{name}.parquet", replace(events, weight=np.where(is_negative, -1.0, 1.0)))
-    inputs = EventFiles(
+    inputs = study_files(
         (tmp_path / "background.parquet",), (tmp_path / "light.parquet",), data=(files / "data.parquet",)
     )
     run, listener = new_run(tmp_path / "out", inputs, only=[fisher], changes={})
     run.run()
     told = [note for note in listener.notes if "negative weights" in note]
-    assert told[0].startswith("warning: 300 of these 3,000 events have negative weights: besides the AUC")
+    assert told[0].startswith("warning: 300 of these 3,000 events have negative weights: only AUC")
     metrics = json.loads((tmp_path / "out" / "results" / "metrics.json").read_text())
     row = next(row for row in metrics["rows"] if row["name"] == "fisher")
     assert row["metrics"]["auc"]["value"] > 0.7
@@ -305,17 +315,17 @@ def test_with_negative_weights_what_can_be_measured_is_measured(
 def test_weights_that_leave_nothing_are_an_error_before_anything_is_trained(files: Path, tmp_path: Path) -> None:
     background, light = (read_events(files / f"{name}.parquet") for name in ("background", "light"))
     write_events(tmp_path / "nothing.parquet", replace(background, weight=-background.weight))
-    run, _ = new_run(tmp_path / "a", EventFiles((tmp_path / "nothing.parquet",)))
+    run, _ = new_run(tmp_path / "a", study_files((tmp_path / "nothing.parquet",)))
     with pytest.raises(BadDataError, match="weights of the train background events do not add up to a positive number"):
         run.run()
     write_events(
         tmp_path / "few.parquet", replace(background, weight=np.where(np.arange(3000) % 5 < 2, -1.0, 1.0))
     )  # 2 in 5 against 3 in 5: 300 events say as much as 12
-    run, _ = new_run(tmp_path / "c", EventFiles((tmp_path / "few.parquet",)))
+    run, _ = new_run(tmp_path / "c", study_files((tmp_path / "few.parquet",)))
     with pytest.raises(BadDataError, match=r"validation events count as \d+\.\d of equal weight, and 110 are needed"):
         run.run()
     write_events(tmp_path / "less.parquet", replace(light, weight=-light.weight))
-    run, _ = new_run(tmp_path / "b", EventFiles((files / "background.parquet",), (tmp_path / "less.parquet",)))
+    run, _ = new_run(tmp_path / "b", study_files((files / "background.parquet",), (tmp_path / "less.parquet",)))
     with pytest.raises(BadDataError, match="weights of the gluino_1000_1 events do not add up"):
         run.run()
     assert not [*tmp_path.glob("*/models")]
@@ -326,26 +336,26 @@ def test_signal_events_that_are_given_twice_are_refused(files: Path, tmp_path: P
     both = concatenate_events([read_events(heavy), read_events(light)[:40]])
     write_events(tmp_path / "both.parquet", both)
     for signals in ((light, tmp_path / "both.parquet"), (tmp_path / "both.parquet", light)):
-        run, _ = new_run(tmp_path / "a", EventFiles((background,), signals))
+        run, _ = new_run(tmp_path / "a", study_files((background,), signals))
         with pytest.raises(BadDataError, match=r"light\.parquet: 40 of 300 .* second time.*40 of them in other files"):
             run.run()
     write_events(tmp_path / "double.parquet", concatenate_events([read_events(heavy)] * 2))
-    run, _ = new_run(tmp_path / "b", EventFiles((background,), (tmp_path / "double.parquet",)))
+    run, _ = new_run(tmp_path / "b", study_files((background,), (tmp_path / "double.parquet",)))
     with pytest.raises(BadDataError, match=r"double\.parquet: 300 of 600 .* second time.*all of them in this file"):
         run.run()
     assert not [*tmp_path.glob("*/models")]
 
 
 def test_by_default_ours_is_compared_with_the_published_method() -> None:
-    chosen = choose_configurations(load_study(DEFAULT))
-    assert {one.name: one.detector_settings()["kind"] for one in chosen} == {
+    chosen = choose_detectors(load_study(DEFAULT))
+    assert {name: settings.detector["kind"] for name, settings in chosen.items()} == {
         "default": "contrast",
         "masked-token": "masked-token",
     }
 
 
 def test_without_signal_there_are_scores_thresholds_and_a_report(files: Path, tmp_path: Path, fisher: str) -> None:
-    run, listener = new_run(tmp_path / "out", EventFiles((files / "background.parquet",)), only=[fisher], changes={})
+    run, listener = new_run(tmp_path / "out", study_files((files / "background.parquet",)), only=[fisher], changes={})
     run.run()
     assert listener.done == [
         "background",
@@ -357,16 +367,17 @@ def test_without_signal_there_are_scores_thresholds_and_a_report(files: Path, tm
     ]
     assert not (tmp_path / "out" / "results").exists()
     assert "Scores of fisher" in (tmp_path / "out" / "report.html").read_text()
-    assert any("cannot say why" in note for note in listener.notes)
+    assert any("does not explain its scores" in note for note in listener.notes)
 
 
 def test_signal_among_the_files_of_a_study_and_beside_them(files: Path, tmp_path: Path) -> None:
     sample = load_sample("gluino")[:8000]
     write_events(tmp_path / "mixed.parquet", sample.with_label(-1))
-    inputs = EventFiles((tmp_path / "mixed.parquet",), (files / "tops.parquet",), signal_processes=("gluino_1000_1",))
-    reader = EventReader(inputs, 1, Listener())
-    reader.write_background(tmp_path)
-    reader.write_signal(tmp_path / "signal.parquet", tmp_path / "train.parquet")
+    mixed = Sources([tmp_path / "mixed.parquet"], signal_process=["gluino_1000_1"])
+    among = [tmp_path / "among.parquet"]
+    write_background(mixed, tmp_path, among, 1, Listener())
+    train = read_events(tmp_path / "train.parquet")
+    write_signal(Sources([files / "tops.parquet"]), tmp_path / "signal.parquet", among, train, Listener())
     signal = read_events(tmp_path / "signal.parquet")
     n_gluino = int((sample.label == 1).sum())
     assert signal.process_names.counts() == {"gluino_1000_1": n_gluino, "tttt": 300}
@@ -379,22 +390,22 @@ def test_signal_among_the_files_of_a_study_and_beside_them(files: Path, tmp_path
 def test_files_that_contradict_each_other_are_refused(files: Path, tmp_path: Path) -> None:
     background, light = files / "background.parquet", files / "light.parquet"
     with pytest.raises(UsageError, match=r"background\.parquet is given twice"):
-        EventFiles((background,), (background,))
+        study_files((background,), (background,)).check()
     with pytest.raises(BadDataError, match=r"none\.csv: no such file"):
-        EventFiles((background,), (files / "none.csv",))
+        study_files((background,), (files / "none.csv",)).check()
     labelled = tmp_path / "labelled.parquet"
     write_events(labelled, read_events(light).with_label(1))
-    with pytest.raises(UsageError, match="given as background, but 300 of 300 events are labelled signal"):
-        new_run(tmp_path / "a", EventFiles((background, labelled)))[0].run()
+    with pytest.raises(UsageError, match="given as background, but 300 of 300 events are labeled signal"):
+        new_run(tmp_path / "a", study_files((background, labelled)))[0].run()
     write_events(labelled, read_events(light).with_label(0))
-    with pytest.raises(UsageError, match="given as signal, but 300 of 300 events are labelled background"):
-        new_run(tmp_path / "b", EventFiles((background,), (labelled,)))[0].run()
+    with pytest.raises(UsageError, match="given as signal, but 300 of 300 events are labeled background"):
+        new_run(tmp_path / "b", study_files((background,), (labelled,)))[0].run()
     # The same events under another name.
     write_events(labelled, read_events(background).with_label(-1))
     with pytest.raises(BadDataError, match="signal events are among the training events too"):
-        new_run(tmp_path / "c", EventFiles((background,), (labelled,)))[0].run()
+        new_run(tmp_path / "c", study_files((background,), (labelled,)))[0].run()
     with pytest.raises(BadDataError, match="300 background events are too few"):
-        new_run(tmp_path / "d", EventFiles((light,)))[0].run()
+        new_run(tmp_path / "d", study_files((light,)))[0].run()
     for name in "abcd":
         assert not list((tmp_path / name).rglob("train.parquet")) or name in "bc"
         assert not (tmp_path / name / "report.html").exists()
@@ -403,13 +414,13 @@ def test_files_that_contradict_each_other_are_refused(files: Path, tmp_path: Pat
 def test_a_folder_of_something_else_is_left_alone(
     files: Path, tmp_path: Path, make_events: Callable[..., EventSet]
 ) -> None:
-    inputs = EventFiles((files / "background.parquet",))
+    inputs = study_files((files / "background.parquet",))
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "thesis.tex").write_text("years of work")
     for taken in (tmp_path / "thesis", tmp_path / "thesis" / "thesis.tex"):
         with pytest.raises(UsageError, match="not the folder of a study"):
-            new_run(taken, inputs)
+            new_run(taken, inputs)[0].check()
     (tmp_path / "other" / "stages").mkdir(parents=True)
     (tmp_path / "other" / "study.json").write_text('{"study": "gluino"}')
     with pytest.raises(UsageError, match="holds a study of gluino"):
-        new_run(tmp_path / "other", inputs)
+        new_run(tmp_path / "other", inputs)[0].check()

@@ -7,7 +7,7 @@ import pytest
 from unmask.detectors import Detector
 from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.errors import BadDataError, UsageError
-from unmask.workflow.presets import load_preset, preset_names
+from unmask.workflow.settings import load_settings, preset_names
 
 # n_codes, sequence, position, FFN, dropout, rate, clip, minimum improvement: the published tables
 PUBLISHED = {
@@ -41,7 +41,7 @@ def test_every_published_configuration_is_a_preset() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(preset_names()) - set(PUBLISHED)))
 def test_every_other_preset_can_be_made(name: str) -> None:
-    preset = load_preset(name)
+    preset = load_settings(name)
     detector: Detector = preset.new_detector(preset.new_tokenizer() if preset.tokenizer else None)
     assert detector.kind == preset.detector["kind"]
     assert preset.description
@@ -49,7 +49,7 @@ def test_every_other_preset_can_be_made(name: str) -> None:
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_presets_hold_the_published_settings(name: str) -> None:
-    preset = load_preset(name)
+    preset = load_settings(name)
     tokenizer = preset.new_tokenizer()
     detector = preset.new_detector(tokenizer)
     assert isinstance(detector, MaskedTokenDetector)
@@ -78,20 +78,20 @@ def test_presets_hold_the_published_settings(name: str) -> None:
 
 
 def test_changes_reach_single_settings() -> None:
-    preset = load_preset("gluino-vq-512")
-    tokenizer = preset.new_tokenizer({"beta": 0.3, "training": {"max_epochs": 3}})
+    preset = load_settings("gluino-vq-512")
+    tokenizer = preset.with_changes({"tokenizer": {"beta": 0.3, "training": {"max_epochs": 3}}}, {}).new_tokenizer()
     assert tokenizer.settings()["beta"] == 0.3
     assert tokenizer.settings()["training"]["max_epochs"] == 3
     assert tokenizer.settings()["training"]["optimizer"] == "radam"
-    detector = preset.new_detector(tokenizer, {"training": {"seed": 7}})
+    detector = load_settings("gluino-vq-512", seed=7).new_detector(tokenizer)
     assert isinstance(detector, MaskedTokenDetector)
     assert (detector.training.seed, detector.training.gradient_clip) == (7, 1000)
 
 
 def test_all_mistakes_are_listed_together() -> None:
-    preset = load_preset("gluino-lut-456")
+    preset = load_settings("gluino-lut-456")
     with pytest.raises(UsageError) as caught:
-        preset.new_detector(preset.new_tokenizer(), {"drpout": 1, "hidden": "x", "training": {"sed": 1}})
+        preset.with_changes({"drpout": 1, "hidden": "x", "training": {"sed": 1}}, {}).new_detector()
     message = str(caught.value)
     assert "did you mean 'dropout'?" in message
     assert "hidden: " in message
@@ -99,23 +99,25 @@ def test_all_mistakes_are_listed_together() -> None:
 
 
 def test_unknown_names_and_files(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="did you mean 'gluino-lut-456'"):
-        load_preset("gluino-lut-465")
-    with pytest.raises(UsageError, match="did you mean 'ddd-part-sm'"):
-        load_preset("four-top-ddd-part-sm")
-    with pytest.raises(UsageError, match="did you mean 'gluino-lut-456'"):
-        load_preset("lut-456")
+    with pytest.raises(
+        UsageError, match=f"Did you mean 'gluino-lut-456'. List all {len(preset_names())}: unmask list$"
+    ):
+        load_settings("gluino-lut-465")
+    with pytest.raises(UsageError, match="Did you mean 'ddd-part-sm'"):
+        load_settings("four-top-ddd-part-sm")
+    with pytest.raises(UsageError, match="Did you mean 'gluino-lut-456'"):
+        load_settings("lut-456")
     with pytest.raises(BadDataError, match="no such file"):
-        load_preset(str(tmp_path / "none.toml"))
+        load_settings(str(tmp_path / "none.toml"))
     path = tmp_path / "mine.toml"
     path.write_text("description = 'mine'\ntokenizer = ?")
     with pytest.raises(BadDataError, match=r"mine\.toml: is not TOML.*line 2"):
-        load_preset(str(path))
+        load_settings(str(path))
     path.write_text('[tokeniser]\nkind = "lookup-table"')
     with pytest.raises(UsageError, match="did you mean 'tokenizer'"):
-        load_preset(str(path))
+        load_settings(str(path))
     path.write_text('[tokenizer]\nkind = "look-up"\n[detector]\nkind = "masked-token"')
     with pytest.raises(UsageError, match="did you mean 'lookup-table'"):
-        load_preset(str(path)).new_tokenizer()
+        load_settings(str(path)).new_tokenizer()
     path.write_text('[tokenizer]\nkind = "lookup-table"\nn_bins = 3\n[detector]\nkind = "masked-token"')
-    assert load_preset(str(path)).new_tokenizer().n_codes == 7 * 27 + 6
+    assert load_settings(str(path)).new_tokenizer().n_codes == 7 * 27 + 6

@@ -1,0 +1,168 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import tomllib
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from unmask.cli.console import note, note_problems, progress_bar
+from unmask.errors import UsageError
+from unmask.events.objects import Unit
+from unmask.io import FileFormat
+
+if TYPE_CHECKING:
+    from unmask.events.event_set import EventSet
+    from unmask.workflow.sources import Sources
+
+Label = Literal["background", "signal", "unknown"]
+LABELS: dict[Label, int] = {"background": 0, "signal": 1, "unknown": -1}
+FIGURE_FORMATS = "Format of the figures: png, pdf or svg."
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+OutFile = Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")]
+OutFolder = Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Changed setting, such as training.max_epochs=20 (repeatable)."),
+]
+SeedOption = Annotated[int, typer.Option(help="Seed of the split and of the training.")]
+DeviceOption = Annotated[str, typer.Option(help="Device: auto, cpu or cuda.")]
+ValidationOption = Annotated[
+    list[Path] | None, typer.Option(help="Validation events; by default FILE... are split 80/10/10 (repeatable).")
+]
+
+
+def _input(*names: str, help: str, **more: Any) -> Any:  # noqa: A002
+    return typer.Option(*names, help=help, rich_help_panel="Input", **more)
+
+
+def sources_of(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Event files of any format, or sample:gluino and sample:four-top."),
+    ],
+    *,
+    file_format: Annotated[
+        FileFormat | None, _input("--format", help="File format [default: detected from content].")
+    ] = None,
+    unit: Annotated[Unit | None, _input(help="Unit of E, pT, MET in text and array files [default: MeV].")] = None,
+    process: Annotated[str | None, _input(help="Process name for all events.")] = None,
+    label: Annotated[Label | None, _input(help="Label for all events [default: the file's own].")] = None,
+    signal_process: Annotated[
+        list[str] | None, _input(help="Process labeled signal, all others background (repeatable).")
+    ] = None,
+    tree: Annotated[str | None, _input(help="Tree to read, if a ROOT file has several.")] = None,
+    dataset: Annotated[str | None, _input(help="Array to read, if a file has several.")] = None,
+    select: Annotated[
+        list[str] | None, _input(help="Changed ROOT object selection: jet.min_pt_gev=30 (repeatable).")
+    ] = None,
+    skip_bad: Annotated[bool, _input("--skip-bad", help="Skip and count bad events instead of stopping.")] = False,
+    chunk_events: Annotated[int, _input(min=1, help="Events held in memory at a time.")] = 50_000,
+    max_objects: Annotated[
+        int | None, _input(min=1, help="Objects kept per event, those of largest pT [default: 18].")
+    ] = None,
+) -> Sources:
+    """Make the sources of a command; the signature holds the options that `reads_events` adds."""
+    from unmask.io.read import ReadOptions
+    from unmask.workflow.sources import Sources
+
+    if label and signal_process:
+        raise UsageError("--label and --signal-process both define the signal; give one of them")
+    options = ReadOptions(
+        unit=unit,
+        process=process,
+        label=LABELS[label] if label else None,
+        chunk_events=chunk_events,
+        max_objects=max_objects,
+        tree=tree,
+        dataset=dataset,
+        selection=_parse_selection(select or []),
+    )
+    return Sources(files, file_format, options, signal_process or [], skip_bad=skip_bad)
+
+
+def reads_events(command: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:
+    """Give a command FILE... and the options of `sources_of`, except some, in place of its parameter ``sources``."""
+    # Not imported: it would take numpy and pyarrow along.
+    own, added = (inspect.signature(each, eval_str=True, locals={"Sources": object}) for each in (command, sources_of))
+    options = dict(added.parameters)
+    for name in without:
+        del options[name]
+
+    @functools.wraps(command)
+    def wrapper(**given: Any) -> None:
+        arguments = {"files": []} | {name: given.pop(name) for name in options}
+        command(sources=sources_of(**arguments), **given)
+
+    shown: dict[str, inspect.Parameter] = {}
+    for name, parameter in own.parameters.items():  # FILE... keeps the place of ``sources``, the options come last
+        shown |= {name: parameter} if name != "sources" else {"files": options["files"]} if "files" in options else {}
+    shown |= options
+    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in shown.values()]
+    wrapper.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in keywords}
+    return wrapper
+
+
+def _parse_selection(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Turn ``jet.min_pt_gev=30`` into ``{"jet": {"min_pt_gev": 30}}``."""
+    selection: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        obj, dot, key = name.partition(".")
+        if not (equals and dot and obj and key):
+            raise UsageError(f"--select {text!r}: expected OBJECT.CUT=VALUE, such as jet.min_pt_gev=30")
+        try:
+            parsed = json.loads(value)
+        except ValueError:
+            parsed = value
+        selection.setdefault(obj, {})[key] = parsed
+    return selection
+
+
+def parse_settings(texts: list[str] | None) -> dict[str, Any]:
+    """Turn ``a=1 b.c=x`` into ``{"a": 1, "b": {"c": "x"}}``; values are TOML, or else words."""
+    from unmask.workflow.settings import GROUPS
+
+    settings: dict[str, Any] = {}
+    for text in texts or []:
+        name, equals, value = text.partition("=")
+        *tables, key = name.split(".")
+        if not (name and equals):
+            raise UsageError(f"--set {text!r}: expected NAME=VALUE, such as n_bins=5")
+        if key in GROUPS:
+            raise UsageError(f"--set {text}: {key} is a group; expected {name}.SETTING=VALUE")
+        try:
+            parsed = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            parsed = value
+        table = settings
+        for part in tables:
+            table = table.setdefault(part, {})
+            if not isinstance(table, dict):
+                raise UsageError(f"--set {text!r}: {part} has been given a value of its own")
+        table[key] = parsed
+    return settings
+
+
+def read_training_events(sources: Sources, validation: Sequence[Path] | None, seed: int) -> tuple[EventSet, EventSet]:
+    """Read the events to learn from and to validate on, and note their numbers; signal is refused."""
+    from unmask.workflow.fit import training_events
+
+    train, held_out, n_test = training_events(sources, validation or (), seed=seed, bar=progress_bar)
+    note_problems(sources)
+    rest = "" if validation else f"; {n_test:,} test events are left aside (split by seed {seed})"
+    note(f"{len(train):,} training and {len(held_out):,} validation events{rest}")
+    return train, held_out
+
+
+def run_folder_of(out: Path) -> Path:
+    """Folder for the log and the checkpoints of what is saved as ``out``."""
+    return out.with_name(out.name + ".run")

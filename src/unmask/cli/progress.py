@@ -1,0 +1,116 @@
+"""Trainings and studies on the terminal: one line per training, overwritten each epoch, and a bar for the epoch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from unmask.cli.console import err, note, progress_bar
+from unmask.errors import MissingExtraError, UnmaskError
+from unmask.study.stages import Stage, StudyReporter
+
+if TYPE_CHECKING:
+    from unmask.training import EpochRecord, Reporter
+    from unmask.workflow.fit import Watch
+
+#: Steps between two looks at the clock.
+_STEPS_PER_UPDATE = 10
+#: Seconds between two lines off a terminal.
+_SECONDS_PER_LINE = 60
+
+
+class TrainingLine:
+    """Shows the progress of a training; use as a context manager."""
+
+    def __init__(self, title: str, max_epochs: int, tensorboard: Path | None = None) -> None:
+        self.title, self.max_epochs, self.line = title, max_epochs, ""
+        self.n_pending, self.n_epochs, self.seconds, self.shown = 0, 0, 0.0, time.monotonic()
+        self.board = _open_board(tensorboard) if tensorboard else None
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=10), TimeRemainingColumn())
+        self.bar = Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
+        self.task = self.bar.add_task(title, total=None)
+
+    def __enter__(self) -> TrainingLine:
+        self.bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.bar.stop()
+        if kind is KeyboardInterrupt:
+            note(f"{self.title}: interrupted; run the same command again to continue")
+        elif kind is None:
+            note(f"{self.line}  {self.seconds:,.0f} s" if self.line else f"{self.title:<20}  fitted")
+        if self.board:
+            self.board.close()
+
+    def epoch_started(self, epoch: int, n_steps: int) -> None:
+        if epoch and not self.n_epochs:
+            note(f"{self.title}: continuing after epoch {epoch}")
+        self.n_epochs += 1
+        self.bar.reset(self.task, total=n_steps, description=self.line or self.title)
+
+    def step_done(self) -> None:
+        self.n_pending += 1
+        if self.n_pending == _STEPS_PER_UPDATE:
+            self.bar.advance(self.task, self.n_pending)
+            self.n_pending = 0
+
+    def epoch_done(self, record: EpochRecord) -> None:
+        self.seconds += record.seconds
+        self.line = (
+            f"{self.title:<20}  epoch {record.epoch}/{self.max_epochs}  loss {record.training_loss:.4f}  "
+            f"val {record.validation_loss:.4f}  {record.events_per_second:,.0f} ev/s"
+        )
+        if not err.is_terminal and time.monotonic() - self.shown > _SECONDS_PER_LINE:
+            left = (self.max_epochs - record.epoch) * record.seconds
+            note(f"{self.line}  ETA {left / 60:.0f} min")
+            self.shown = time.monotonic()
+        if self.board:
+            for name in ("mean_batch_loss", "training_loss", "validation_loss", "learning_rate", "events_per_second"):
+                self.board.add_scalar(name, getattr(record, name), record.step)
+            for name, value in record.further.items():
+                self.board.add_scalar(name, value, record.step)
+
+
+def training_line(tensorboard: Path | None = None) -> Watch:
+    """Make what shows a training by its title and its epochs at most."""
+    return lambda title, max_epochs: cast(
+        "AbstractContextManager[Reporter]", TrainingLine(title, max_epochs, tensorboard)
+    )
+
+
+def _open_board(folder: Path) -> Any:
+    if find_spec("tensorboard") is None:
+        raise MissingExtraError("tensorboard is not installed; run: pip install tensorboard")
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(folder))
+
+
+class StudyProgress(StudyReporter):
+    """Shows trainings, bars and notes on stderr; on a terminal also the stage that is being made."""
+
+    def stage_started(self, stage: Stage) -> None:
+        if err.is_terminal:
+            err.print(f"{stage.name} ...", end="\r", markup=False, highlight=False)
+
+    def stage_waits(self, stage: Stage, why: str) -> None:
+        note(f"{stage.name}: {why}")
+
+    def stage_failed(self, stage: Stage, error: UnmaskError) -> None:
+        note(f"{stage.name} failed: {error}")
+
+    def note(self, text: str) -> None:
+        note(text)
+
+    def bar(self, text: str) -> AbstractContextManager[Callable[[float], None]]:
+        return progress_bar(text)
+
+    def training(self, title: str, max_epochs: int) -> AbstractContextManager[Reporter | None]:
+        return training_line()(title, max_epochs)

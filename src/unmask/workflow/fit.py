@@ -1,0 +1,135 @@
+"""From settings and background events to a fitted model: the one way, for commands, studies, scans and Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unmask.artifacts import load_artifact
+from unmask.detectors import Detector, load_detector
+from unmask.errors import UsageError
+from unmask.events.event_set import EventSet, concatenate_events
+from unmask.events.fingerprints import TrainingFingerprints, is_leak
+from unmask.events.splits import split_background
+from unmask.io.sample import resolve
+from unmask.tokenizers import KINDS as TOKENIZERS
+from unmask.tokenizers import Tokenizer, load_tokenizer
+from unmask.tokenizers.base import check_background
+from unmask.workflow.settings import Settings, load_settings
+from unmask.workflow.sources import Bar, Sources, no_bar
+
+if TYPE_CHECKING:
+    from unmask.training import Reporter
+
+#: Shows a training: called with its title and its epochs at most, for a reporter of its progress.
+Watch = Callable[[str, int], AbstractContextManager["Reporter | None"]]
+
+
+def unwatched(_title: str, _max_epochs: int) -> AbstractContextManager[None]:
+    """Show nothing."""
+    return nullcontext()
+
+
+def fit(
+    settings: str | Path | Mapping[str, Any],
+    train: EventSet,
+    validation: EventSet,
+    *,
+    changes: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    run_folder: str | Path | None = None,
+) -> Detector:
+    """Fit a detector on background events.
+
+    Parameters
+    ----------
+    settings
+        Name of a preset, path of a TOML file, or the tables of one: ``{"detector": {"kind": "contrast"}}``.
+    train, validation
+        Background events; signal is refused.
+    changes
+        Settings that differ, such as ``{"training": {"max_epochs": 5}}``.
+    seed, device
+        Of all that is trained, unless ``changes`` give others.
+    run_folder
+        Folder for logs and checkpoints; an interrupted training continues there.
+    """
+    chosen = load_settings(settings, changes, seed=seed, device=device)
+    return fit_detector(chosen, train, validation, run_folder=None if run_folder is None else Path(run_folder))
+
+
+def fit_detector(
+    settings: Settings,
+    train: EventSet,
+    validation: EventSet,
+    *,
+    tokenizer: Tokenizer | None = None,
+    run_folder: Path | None = None,
+    watch: Watch = unwatched,
+    title: str = "detector",
+) -> Detector:
+    """Fit the tokenizer, unless there is none or a fitted one is given, and the detector."""
+    detector = settings.new_detector(tokenizer)
+    if tokenizer is None and settings.tokenizer:
+        inner = None if run_folder is None else run_folder / "tokenizer"
+        tokenizer = fit_tokenizer(settings, train, validation, run_folder=inner, watch=watch)
+        detector = settings.new_detector(tokenizer)
+    training = detector.settings().get("training")
+    with watch(title, training["max_epochs"] if training else 0) as reporter:
+        return detector.fit(train, validation, run_folder=run_folder, reporter=reporter)
+
+
+def fit_tokenizer(
+    settings: Settings,
+    train: EventSet,
+    validation: EventSet,
+    *,
+    run_folder: Path | None = None,
+    watch: Watch = unwatched,
+    title: str = "tokenizer",
+) -> Tokenizer:
+    """Fit the tokenizer of settings."""
+    from unmask.tokenizers.vqvae import VQVAETokenizer
+
+    tokenizer = settings.new_tokenizer()
+    if not isinstance(tokenizer, VQVAETokenizer):
+        return tokenizer.fit(train, validation)
+    with watch(title, tokenizer.training.max_epochs) as reporter:
+        return tokenizer.fit(train, validation, run_folder=run_folder, reporter=reporter)
+
+
+def training_events(
+    sources: Sources, validation: Sequence[Path] = (), *, seed: int = 0, bar: Bar = no_bar
+) -> tuple[EventSet, EventSet, int]:
+    """Read training and validation events, and count the test events that were left aside.
+
+    Without ``validation`` files the events are split 80/10/10 by the seed.
+
+    Raises
+    ------
+    UsageError
+        If there is signal among them, or validation events are training events too.
+    """
+    events = concatenate_events(list(sources.stream(bar=bar)))
+    check_background(events)
+    if not validation:
+        train, held_out, test = split_background(events, seed=seed)
+        return train, held_out, len(test)
+    held_out = concatenate_events(list(sources.stream(validation, bar)))
+    n_shared = int(TrainingFingerprints.of(events).contains(held_out).sum())
+    if is_leak(n_shared, len(held_out)):
+        raise UsageError(
+            f"{n_shared:,} of {len(held_out):,} validation events are training events too, so early stopping cannot "
+            "detect overfitting; pass disjoint events or omit --validation"
+        )
+    return events, held_out, 0
+
+
+def load(folder: str | Path) -> Detector | Tokenizer:
+    """Load a saved detector or tokenizer; ``sample:gluino-model`` is the detector that ships with the package."""
+    folder = resolve(folder)
+    is_tokenizer = load_artifact(folder).kind in TOKENIZERS
+    return load_tokenizer(folder) if is_tokenizer else load_detector(folder)
