@@ -100,6 +100,8 @@ def run(
     if files.has_signal:
         show("\n" + (out / "results" / SUMMARY).read_text())
     _show_thresholds(current)
+    if chosen.published:
+        show(f"Beside published numbers: {out / 'results' / 'summary.md'}")
     show(f"Report: {out / 'report.html'}")
 
 
