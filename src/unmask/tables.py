@@ -31,9 +31,12 @@ class TableKind:
 
     Attributes
     ----------
-    columns : name -> type; None for a type that differs between tables of the kind.
-    dictionaries : columns that repeat few values.
-    byte_streams : columns of real numbers, which become smaller when cut into streams of bytes.
+    columns
+        Name -> type; None for a type that differs between tables of the kind.
+    dictionaries
+        Columns that repeat few values.
+    byte_streams
+        Columns of real numbers, which become smaller when cut into streams of bytes.
     """
 
     name: str
@@ -84,7 +87,7 @@ class TableWriter:
         self._stack.__exit__(*failure)
 
     def write(self, columns: Mapping[str, pa.Array]) -> None:
-        """Append rows, given as one array a column."""
+        """Append rows, given as one array per column."""
         table = pa.table(dict(columns), schema=self.schema)
         self._writer.write_table(table, row_group_size=max(len(table), 1))
         self.n_rows += len(table)

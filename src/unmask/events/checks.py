@@ -47,7 +47,7 @@ class BadEvents:
         return sum(self.reasons.values())
 
     def summary(self) -> list[str]:
-        """One line a reason: how often, and the first example."""
+        """One line per reason: how often, and the first example."""
         return [f"{n:,} x {reason} (first: {self.examples[reason]})" for reason, n in self.reasons.most_common()]
 
 

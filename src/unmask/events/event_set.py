@@ -41,19 +41,25 @@ class EventSet:
 
     Attributes
     ----------
-    row : (n_events,) int64
-        Number of the event in its file, from 0. Event ids repeat in real files; ``(file, row)`` does not.
-    event_id : (n_events,) int64
-    file_names, process_names : Names
+    row
+        (n_events,) int64: number of the event in its file, from 0. Event ids repeat in real files; ``(file, row)`` does
+        not.
+    event_id
+        (n_events,) int64.
+    file_names, process_names
         Text columns; :attr:`file` and :attr:`process` give them as arrays of words.
-    label : (n_events,) int8
-        0 background, 1 signal, -1 unknown.
-    weight : (n_events,) float64
-    met_mev, met_phi : (n_events,) float32
-    tag : (n_events, max_objects) uint8
-    energy_mev, pt_mev, eta, phi : (n_events, max_objects) float32
-    n_dropped : (n_events,) int16
-        Objects beyond the ``max_objects`` of largest pT, which were cut.
+    label
+        (n_events,) int8; 0 background, 1 signal, -1 unknown.
+    weight
+        (n_events,) float64.
+    met_mev, met_phi
+        (n_events,) float32.
+    tag
+        (n_events, max_objects) uint8.
+    energy_mev, pt_mev, eta, phi
+        (n_events, max_objects) float32.
+    n_dropped
+        (n_events,) int16: objects beyond the ``max_objects`` of largest pT, which were cut.
     """
 
     row: npt.NDArray[np.int64]

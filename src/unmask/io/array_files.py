@@ -154,7 +154,7 @@ def _choose(source: Source, found: Mapping[str, tuple[tuple[int, ...], np.dtype[
 
 def _check_process_array(source: Source, shape: tuple[int, ...] | None, n_rows: int) -> None:
     if shape is not None and shape != (n_rows,):
-        raise source.error(f"array {PROCESS_ARRAY!r} has shape {shape}; accepted: ({n_rows},), one entry an event")
+        raise source.error(f"array {PROCESS_ARRAY!r} has shape {shape}; accepted: ({n_rows},), one entry per event")
 
 
 def _words(values: npt.NDArray[Any], first_row: int, source: Source) -> Names:

@@ -149,7 +149,7 @@ def _from_lines(parsed: list[tuple[_Header, list[_Object]]], row: npt.NDArray[np
 
 
 def _parse_line(line: bytes) -> tuple[_Header, list[_Object]]:
-    text = decode_line(line, "Dark Machines CSV, one event a line")
+    text = decode_line(line, "Dark Machines CSV, one event per line")
     fields = text.split(";")
     if len(fields) < N_FIELDS:
         raise ValueError(

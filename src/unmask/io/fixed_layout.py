@@ -1,4 +1,4 @@
-"""The fixed-width layout of the four-top benchmark: 92 numbers an event, from CSV, HDF5 or NPZ.
+"""The fixed-width layout of the four-top benchmark: 92 numbers per event, from CSV, HDF5 or NPZ.
 
 Columns: 18 tags, MET, MET phi, then E, pT, eta, phi of each of the 18 slots. A slot is empty when its tag is 0,
 whatever its other columns hold. Energies are in MeV unless declared otherwise (GeV, or natural logarithms of either).
@@ -32,7 +32,7 @@ COLUMN_NAMES = (
     *(f"{name}{i}" for i in range(1, MAX_OBJECTS + 1) for name in ("E", "pt", "eta", "phi")),
 )
 _BYTES_PER_EVENT = 700
-_ACCEPTED = f"{N_COLUMNS} numbers separated by ',' or ';', one event a line"
+_ACCEPTED = f"{N_COLUMNS} numbers separated by ',' or ';', one event per line"
 
 
 def stream(source: Source) -> Iterator[Chunk]:

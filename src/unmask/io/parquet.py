@@ -1,4 +1,4 @@
-"""unmask's own events file: Parquet with one row an event, objects as lists, and where it all came from.
+"""unmask's own events file: Parquet with one row per event, objects as lists, and where it all came from.
 
 Lossless, compressed (zstd), checksummed, and written and read in bounded memory.
 """

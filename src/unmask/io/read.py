@@ -52,11 +52,16 @@ def stream_events(
 
     Parameters
     ----------
-    path : file of any kind in ``FILE_FORMATS``, text files also compressed with gzip or zstd.
-    kind : what the file is; by default its content tells.
-    options : units, process name, label and the like.
-    bad : collects skipped events when it is ``BadEvents(skip=True)``; by default the first bad event raises.
-    progress : called with the fraction of the file that has been read.
+    path
+        File of any kind in ``FILE_FORMATS``, text files also compressed with gzip or zstd.
+    kind
+        What the file is; by default its content tells.
+    options
+        Units, process name, label and the like.
+    bad
+        Collects skipped events when it is ``BadEvents(skip=True)``; by default the first bad event raises.
+    progress
+        Called with the fraction of the file that has been read.
 
     Raises
     ------

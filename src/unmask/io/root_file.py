@@ -95,7 +95,7 @@ class Entries:
         return name in self.tree
 
     def values(self, name: str, if_empty: float = np.nan) -> npt.NDArray[Any]:
-        """One number an event; of a list, its first."""
+        """One number per event; of a list, its first."""
         import awkward as ak
 
         array = self._array(name)

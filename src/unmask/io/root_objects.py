@@ -36,7 +36,7 @@ _LEPTON_TAGS = dict(zip(("electron", "muon"), LEPTON_TAGS, strict=True))
 
 @dataclass(frozen=True)
 class Derived:
-    """A quantity of an object that the file does not hold as such, one value an object."""
+    """A quantity of an object that the file does not hold as such, one value per object."""
 
     needs: str
     compute: Callable[[Entries], npt.NDArray[Any]]
@@ -48,12 +48,18 @@ class Layout:
 
     Attributes
     ----------
-    prefixes : what stands before the name of a column, ``{"jet": "Jet_", ...}``.
-    columns : names of pt, eta, phi, mass and charge.
-    weight : branch of the event weight; weights are 1 where it is missing.
-    met : magnitude and azimuth of the missing transverse energy of some entries.
-    derived : quantities for the selection beyond the plain branches.
-    min_b_score : a b-tagger's score below this, or NaN, means that it was not run on the jet.
+    prefixes
+        What stands before the name of a column, ``{"jet": "Jet_", ...}``.
+    columns
+        Names of pt, eta, phi, mass and charge.
+    weight
+        Branch of the event weight; weights are 1 where it is missing.
+    met
+        Magnitude and azimuth of the missing transverse energy of some entries.
+    derived
+        Quantities for the selection beyond the plain branches.
+    min_b_score
+        A b-tagger's score below this, or NaN, means that it was not run on the jet.
     """
 
     unit: Unit

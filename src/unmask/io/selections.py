@@ -24,13 +24,19 @@ class ObjectSelection:
 
     Attributes
     ----------
-    min_pt_gev : the transverse momentum is above this.
-    max_abs_eta : the absolute pseudorapidity is below this.
-    isolation : at most this; relative to the object's pT, also where the file stores it in MeV.
-    identification : at least this.
-    b_tag : jets above this are b-jets; a tagger that was not run on a jet leaves it to the next one. Delphes stores
-        one bit for each working point of its card: there it is the bits of which at least one must be set.
-    min_delta_r : distance in (eta, phi) to selected objects of earlier kinds; the order is electron, muon, photon, jet.
+    min_pt_gev
+        The transverse momentum is above this.
+    max_abs_eta
+        The absolute pseudorapidity is below this.
+    isolation
+        At most this; relative to the object's pT, also where the file stores it in MeV.
+    identification
+        At least this.
+    b_tag
+        Jets above this are b-jets; a tagger that was not run on a jet leaves it to the next one. Delphes stores one bit
+        for each working point of its card: there it is the bits of which at least one must be set.
+    min_delta_r
+        Distance in (eta, phi) to selected objects of earlier kinds; the order is electron, muon, photon, jet.
     """
 
     min_pt_gev: float

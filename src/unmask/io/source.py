@@ -29,16 +29,25 @@ class ReadOptions:
 
     Attributes
     ----------
-    unit : unit of energies, pT and MET in the file; None means the format's own (MeV in text and array files).
-    process : process name for all events; None takes the file's own, or the file's name.
-    label : 0 background, 1 signal, -1 unknown; None keeps the label of a Parquet file, else unknown.
-    chunk_events : about how many events are held in memory at a time.
-    max_objects : most objects kept of an event, those of largest pT; None keeps as many as an events file of unmask
-        has room for, else 18.
-    tree : name of the TTree or RNTuple, where a ROOT file has several.
-    dataset : name of the array, where an HDF5 or NPZ file has several.
-    selection : changes to the table of object selections of the ROOT readers, ``{"jet": {"min_pt_gev": 30}}``.
-    entries : first and one past the last entry to read, of a Parquet or ROOT file; None reads all.
+    unit
+        Unit of energies, pT and MET in the file; None means the format's own (MeV in text and array files).
+    process
+        Process name for all events; None takes the file's own, or the file's name.
+    label
+        0 background, 1 signal, -1 unknown; None keeps the label of a Parquet file, else unknown.
+    chunk_events
+        About how many events are held in memory at a time.
+    max_objects
+        Most objects kept of an event, those of largest pT; None keeps as many as an events file of unmask has room for,
+        else 18.
+    tree
+        Name of the TTree or RNTuple, where a ROOT file has several.
+    dataset
+        Name of the array, where an HDF5 or NPZ file has several.
+    selection
+        Changes to the table of object selections of the ROOT readers, ``{"jet": {"min_pt_gev": 30}}``.
+    entries
+        First and one past the last entry to read, of a Parquet or ROOT file; None reads all.
     """
 
     unit: Unit | None = None
@@ -144,7 +153,7 @@ def read_blocks(source: Source, block_bytes: int) -> Iterator[bytes]:
             else:
                 rest += block
                 if len(rest) > MAX_LINE_BYTES:
-                    raise source.error(f"no line ends within {len(rest):,} bytes; accepted: text, one event a line")
+                    raise source.error(f"no line ends within {len(rest):,} bytes; accepted: text, one event per line")
     if rest:
         yield rest
 
