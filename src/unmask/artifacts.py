@@ -1,4 +1,4 @@
-"""The one way anything is written: atomically; and anything fitted is saved: a folder with a manifest and tensors.
+"""Atomic writes, and folders of fitted things: a manifest and tensors.
 
 A fitted thing is a folder: ``manifest.json`` (what it is, its settings, provenance, and the SHA-256 of every other
 file), ``arrays.safetensors``, and a subfolder for each part that is itself a fitted thing. Nothing is ever pickled.
@@ -153,10 +153,10 @@ def load_artifact(folder: str | Path, kind: str | None = None) -> Artifact:
         raise ArtifactError("the manifest was changed after it was saved (digest mismatch)", path=folder / MANIFEST)
     if kind is not None and manifest["kind"] != kind:
         raise ArtifactError(f"holds a {manifest['kind']}, not a {kind}", path=folder)
-    found = _hashes(folder)
+    present = _hashes(folder)
     for name, digest in manifest["files"].items():
-        if found.get(name) != digest:
-            state = "is missing" if name not in found else "was damaged or changed after it was saved (hash mismatch)"
+        if present.get(name) != digest:
+            state = "is missing" if name not in present else "was damaged or changed after it was saved (hash mismatch)"
             raise ArtifactError(state, path=folder / name)
     try:
         arrays = load_file(folder / ARRAYS)

@@ -1,4 +1,4 @@
-"""Everything that unmask raises on purpose.
+"""Errors of unmask.
 
 The library raises, it never prints; the command line turns each error into one message and its exit code.
 """
@@ -53,7 +53,7 @@ class ArtifactError(BadDataError):
 
 
 def nearest(value: str, choices: Iterable[str]) -> str:
-    """Say which choices exist, naming the nearest one first when there is one."""
+    """List the choices, the nearest one first if there is one."""
     names = list(choices)
     close = closest(value, names)
     return f"{f'did you mean {close!r}? ' if close else ''}choose from {', '.join(names)}"

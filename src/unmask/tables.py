@@ -1,4 +1,4 @@
-"""The one way that tables of events, tokens and scores are written and read: Parquet, streamed, checksummed.
+"""Tables of events, tokens and scores as Parquet: streamed, checksummed, with their origin in the metadata.
 
 A table says in its metadata of what kind and version it is, and where it came from. It appears only when complete.
 """
@@ -100,7 +100,7 @@ def open_table(path: str | Path, kind: TableKind) -> Iterator[tuple[pq.ParquetFi
     Raises
     ------
     ArtifactError
-        If it is not there, not of this kind and version, incomplete or damaged; also for damage found while reading.
+        If it is not there, of another kind or version, or damaged; also for damage that shows while reading.
     """
     path = Path(path)
     try:
@@ -179,7 +179,7 @@ def _checked_facts(schema: pa.Schema, kind: TableKind, path: Path) -> dict[str, 
             path=path,
         )
     for column, expected in kind.columns.items():
-        found = schema.field(column).type if column in schema.names else "missing"
-        if found != expected and (found == "missing" or expected is not None):
-            raise ArtifactError(f"column {column} is {found}; accepted: {expected or 'a column'}", path=path)
+        actual = schema.field(column).type if column in schema.names else "missing"
+        if actual != expected and (actual == "missing" or expected is not None):
+            raise ArtifactError(f"column {column} is {actual}; accepted: {expected or 'a column'}", path=path)
     return facts

@@ -366,16 +366,16 @@ class TestBadFiles:
     def test_only_histograms(self, tmp_path: Path) -> None:
         with uproot.recreate(tmp_path / "a.root") as file:
             file["h"] = np.histogram([1.0, 2.0, 3.0])
-        with pytest.raises(BadDataError, match=r"trees found: none; accepted: delphes, nanoaod, physlite"):
+        with pytest.raises(BadDataError, match=r"trees: none; accepted: delphes, nanoaod, physlite"):
             read_events(tmp_path / "a.root")
 
     def test_unknown_tree(self, tmp_path: Path) -> None:
         with uproot.recreate(tmp_path / "a.root") as file:
             file.mktree("ntuple", {"x": "float64"})
             file["ntuple"].extend({"x": np.arange(3.0)})
-        with pytest.raises(BadDataError, match="trees found: ntuple"):
+        with pytest.raises(BadDataError, match="trees: ntuple"):
             read_events(tmp_path / "a.root")
-        with pytest.raises(BadDataError, match="trees found: ntuple; accepted: delphes"):
+        with pytest.raises(BadDataError, match="trees: ntuple; accepted: delphes"):
             read_events(tmp_path / "a.root", kind="delphes")
 
     def test_no_events(self, tmp_path: Path) -> None:

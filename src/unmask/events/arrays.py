@@ -1,4 +1,4 @@
-"""Events from arrays and to awkward arrays: the work of ``EventSet.from_arrays`` and its like."""
+"""Events from arrays and to awkward arrays: behind ``EventSet.from_arrays`` and its like."""
 
 from __future__ import annotations
 

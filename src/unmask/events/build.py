@@ -1,4 +1,4 @@
-"""FlatEvents: what every reader produces, and the one way from there to an EventSet."""
+"""FlatEvents, which every reader produces, and their conversion to an EventSet."""
 
 from __future__ import annotations
 

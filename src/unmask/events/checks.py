@@ -1,4 +1,4 @@
-"""What makes an event unusable, and what happens to it: an error, or a counted skip."""
+"""Checks of events: an unusable one is an error, or a counted skip."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from unmask.events.objects import (
 
 BoolArray = npt.NDArray[np.bool_]
 
-#: Fewer events than this say nothing about the unit of the MET column.
+#: With fewer events the unit of the MET column is not checked.
 MIN_EVENTS_FOR_MET_UNIT = 20
 
 
@@ -104,7 +104,7 @@ def check_events(flat: FlatEvents, *, path: Path | str, place: Callable[[int], s
     ``place`` turns an index into ``flat`` into words, such as "line 12".
     """
     is_bad: BoolArray = np.zeros(len(flat), np.bool_)
-    found: list[tuple[int, int, _Rule, Any]] = []  # first event, number of events, rule, value
+    broken: list[tuple[int, int, _Rule, Any]] = []  # first event, number of events, rule, value
     # Values that cannot be compared or multiplied are what we look for: they break a rule, silently.
     with np.errstate(invalid="ignore", over="ignore"):
         for rule in _RULES:
@@ -118,9 +118,9 @@ def check_events(flat: FlatEvents, *, path: Path | str, place: Callable[[int], s
             if is_new.any():
                 new_events = np.unique(events[is_new])
                 value = values[index[is_new][0]]
-                found.append((int(new_events[0]), len(new_events), rule, value))
+                broken.append((int(new_events[0]), len(new_events), rule, value))
                 is_bad[new_events] = True
-    for event, n_events, rule, value in sorted(found, key=lambda item: item[0]):
+    for event, n_events, rule, value in sorted(broken, key=lambda item: item[0]):
         message = f"{rule.column} is {value:.6g}; accepted: {rule.accepted}"
         bad.add(rule.reason, BadDataError(message, path=path, where=place(event)), n_events)
     if is_bad.any():

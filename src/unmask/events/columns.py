@@ -64,8 +64,8 @@ class Names:
 
 def columns_of(table: Any) -> dict[str, Any]:
     """The fields of a dataclass that are columns."""
-    found = {field.name: getattr(table, field.name) for field in fields(table)}
-    return {name: column for name, column in found.items() if isinstance(column, np.ndarray | Names)}
+    values = {field.name: getattr(table, field.name) for field in fields(table)}
+    return {name: column for name, column in values.items() if isinstance(column, np.ndarray | Names)}
 
 
 def make_read_only(table: Any) -> None:

@@ -82,8 +82,8 @@ class EventSet:
         width = self.tag.shape[1] if self.tag.ndim == 2 else MAX_OBJECTS
         for name in (*EVENT_DTYPES, *OBJECT_DTYPES):
             shape = (len(self), width) if name in OBJECT_DTYPES else (len(self),)
-            if (found := getattr(self, name).shape) != shape:
-                raise UsageError(f"column {name} has shape {found}, expected {shape}")
+            if (actual := getattr(self, name).shape) != shape:
+                raise UsageError(f"column {name} has shape {actual}, expected {shape}")
 
     @classmethod
     def empty(cls) -> Self:
@@ -141,7 +141,7 @@ class EventSet:
         UsageError
             If an array has another shape or type than it should.
         BadDataError
-            If a value is not physical; it says of which event.
+            If a value is not physical.
 
         >>> EventSet.from_arrays(
         ...     unit="GeV", types=[["b", "muon"]], energy=[[60, 30]], pt=[[50, 30]], eta=[[0.5, 0]], phi=[[1, -1]],
@@ -269,8 +269,8 @@ class EventSet:
 
     def with_signal(self, processes: Iterable[str]) -> EventSet:
         """Return the same events, labelled signal if of one of ``processes`` and background otherwise."""
-        wanted = set(processes)
-        is_signal = np.array([word in wanted for word in self.process_names.words], np.int8)
+        signal = set(processes)
+        is_signal = np.array([word in signal for word in self.process_names.words], np.int8)
         return replace(self, label=is_signal[self.process_names.code])
 
     def equals(self, other: EventSet) -> bool:

@@ -1,4 +1,4 @@
-"""Knowing an event again by its content, whatever the file it comes from."""
+"""Hashes of events by their content, and the rule on events that were trained on."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _mixed(events: EventSet) -> npt.NDArray[np.uint64]:
 
 
 def is_leak(n_shared: int, n_events: int) -> bool:
-    """Whether too many of these events were trained on, or are there twice: more than 1 %.
+    """Whether too many of these events were trained on, or are there twice: more than 1%.
 
     >>> is_leak(1, 100), is_leak(2, 100)
     (False, True)
@@ -77,7 +77,7 @@ def fingerprint_of(*samples: EventSet) -> str:
 
 @dataclass(frozen=True, eq=False)
 class TrainingFingerprints:
-    """The events that something has learnt from: all of them, or of very many those with the smallest fingerprints.
+    """Hashes of the events that a model was trained on: all, or of very many the smallest.
 
     >>> from unmask import load_sample
     >>> events = load_sample("gluino")[:100]
@@ -94,6 +94,6 @@ class TrainingFingerprints:
 
     def contains(self, events: EventSet) -> npt.NDArray[np.bool_]:
         """Which events (n_events,) are known to be among them."""
-        wanted = fingerprints(events)
-        found = np.minimum(np.searchsorted(self.fingerprint, wanted), len(self.fingerprint) - 1)
-        return np.asarray(self.fingerprint[found] == wanted) if len(self.fingerprint) else np.zeros(len(events), bool)
+        hashes = fingerprints(events)
+        place = np.minimum(np.searchsorted(self.fingerprint, hashes), len(self.fingerprint) - 1)
+        return np.asarray(self.fingerprint[place] == hashes) if len(self.fingerprint) else np.zeros(len(events), bool)

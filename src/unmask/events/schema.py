@@ -1,4 +1,4 @@
-"""Which events a model can hold: the types of their objects, and how many objects."""
+"""EventSchema: object types and number of objects per event that a model was made for."""
 
 from __future__ import annotations
 

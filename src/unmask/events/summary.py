@@ -1,4 +1,4 @@
-"""What is in a stream of events, in bounded memory."""
+"""Summary of a stream of events, in bounded memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unmask.events.event_set import LABEL_NAMES, EventSet
 from unmask.events.objects import OBJECTS, TAG_LIMIT
 from unmask.events.observables import OBSERVABLES
 
-# Quartiles come from a histogram of logarithms, so that memory does not grow with the events; a bin is 0.1 % wide.
+# Quartiles come from a histogram of logarithms, so that memory does not grow with the events; a bin is 0.1% wide.
 _LOG_EDGES = np.arange(np.log(1.0), np.log(1e8), 1e-3)
 
 

@@ -37,12 +37,12 @@ def read_hdf5_rows(source: Source, n_columns: int) -> Iterator[Rows]:
     import h5py
 
     with _errors_named(source, "HDF5"), h5py.File(source.path, "r") as file:
-        found: dict[str, Any] = {}
+        arrays: dict[str, Any] = {}
         # Links are not followed: a file must not lead the reader to other files.
-        file.visititems(lambda name, item: found.update({name: item}) if isinstance(item, h5py.Dataset) else None)
-        name = _choose(source, {key: (item.shape or (), item.dtype) for key, item in found.items()}, n_columns)
-        table = found[name]
-        process = found.get(name[: name.rfind("/") + 1] + PROCESS_ARRAY)
+        file.visititems(lambda name, item: arrays.update({name: item}) if isinstance(item, h5py.Dataset) else None)
+        name = _choose(source, {key: (item.shape or (), item.dtype) for key, item in arrays.items()}, n_columns)
+        table = arrays[name]
+        process = arrays.get(name[: name.rfind("/") + 1] + PROCESS_ARRAY)
         _check_process_array(source, None if process is None else process.shape, len(table))
         for first in range(0, len(table), source.options.chunk_events):
             part = slice(first, first + source.options.chunk_events)
@@ -58,13 +58,13 @@ def read_npz_rows(source: Source, n_columns: int) -> Iterator[Rows]:
     refused: nothing is ever unpickled.
     """
     with _errors_named(source, "NPZ"), zipfile.ZipFile(source.path) as archive, ExitStack() as streams:
-        found: dict[str, _NpyArray] = {}
+        arrays: dict[str, _NpyArray] = {}
         for member in archive.namelist():
             if member.endswith(".npy"):
-                found[member.removesuffix(".npy")] = _NpyArray.of(streams.enter_context(archive.open(member)))
-        table = found[_choose(source, {name: (array.shape, array.dtype) for name, array in found.items()}, n_columns)]
+                arrays[member.removesuffix(".npy")] = _NpyArray.of(streams.enter_context(archive.open(member)))
+        table = arrays[_choose(source, {name: (array.shape, array.dtype) for name, array in arrays.items()}, n_columns)]
         n_rows = table.shape[0]
-        process = found.get(PROCESS_ARRAY)
+        process = arrays.get(PROCESS_ARRAY)
         _check_process_array(source, None if process is None else process.shape, n_rows)
         processes = None if process is None else process.slices(source.options.chunk_events)
         first = 0
@@ -77,7 +77,7 @@ def read_npz_rows(source: Source, n_columns: int) -> Iterator[Rows]:
 
 @dataclass(frozen=True)
 class _NpyArray:
-    """An array in NumPy's file format: what its header says, and the stream that goes on with its content."""
+    """An array in NumPy's file format: its header, and the stream that continues with its content."""
 
     stream: IO[bytes]
     shape: tuple[int, ...]
@@ -133,22 +133,22 @@ def _errors_named(source: Source, kind: str) -> Iterator[None]:
         raise source.error(f"cannot be read as {kind}: damaged, truncated or of another kind ({error})") from None
 
 
-def _choose(source: Source, found: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]], n_columns: int) -> str:
+def _choose(source: Source, arrays: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]], n_columns: int) -> str:
     """Name of the table to read: the one asked for, or the only one that fits."""
-    wanted = source.options.dataset
-    if wanted is not None and wanted not in found:
-        raise UsageError(f"{source.path}: no array {wanted!r}; {nearest(wanted, found)}")
+    asked = source.options.dataset
+    if asked is not None and asked not in arrays:
+        raise UsageError(f"{source.path}: no array {asked!r}; {nearest(asked, arrays)}")
     fitting = [
         name
-        for name, (shape, dtype) in found.items()
-        if len(shape) == 2 and shape[1] == n_columns and dtype.kind in "fiu" and wanted in (None, name)
+        for name, (shape, dtype) in arrays.items()
+        if len(shape) == 2 and shape[1] == n_columns and dtype.kind in "fiu" and asked in (None, name)
     ]
     if len(fitting) > 1:
         names = ", ".join(fitting)
         raise UsageError(f"{source.path}: several arrays have {n_columns} columns: {names}; name the dataset to read")
     if not fitting:
-        arrays = ", ".join(f"{name} {shape} {dtype}" for name, (shape, dtype) in found.items()) or "no arrays"
-        raise source.error(f"holds {arrays}; accepted: a table of numbers with {n_columns} columns", where=wanted)
+        listed = ", ".join(f"{name} {shape} {dtype}" for name, (shape, dtype) in arrays.items()) or "no arrays"
+        raise source.error(f"holds {listed}; accepted: a table of numbers with {n_columns} columns", where=asked)
     return fitting[0]
 
 

@@ -2,7 +2,7 @@
 
 Fast path: a block of lines is cut at the fifth semicolon of each line into a table of event headers and one of
 objects, both of which pyarrow parses as plain CSV. Whatever does not fit goes line by line through ``_parse_line``,
-which finds the faulty line and says what is wrong with it.
+which finds the faulty line and names the mistake.
 """
 
 from __future__ import annotations

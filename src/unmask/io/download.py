@@ -88,7 +88,7 @@ def download_study(
     UsageError
         If there is no such study or no file matches ``pattern``.
     BadDataError
-        If a file is not what the record says; one that was just downloaded is removed.
+        If a file has another checksum than in the record; one that was just downloaded is removed.
     UnmaskError
         If the network, the server or the disk fails.
     """
@@ -97,7 +97,7 @@ def download_study(
     names = _select(chosen, store, pattern)
     index = _index(chosen, store)
     text = "".join(f"{shlex.quote(name)} {checksum}\n" for name, checksum in store.registry.items())
-    with suppress(OSError):  # a shared folder may be read-only; if the disk is at fault, the download says so
+    with suppress(OSError):  # a shared folder may be read-only; if the disk is at fault, the download fails too
         if not index.is_file() or index.read_text() != text:
             with atomic_path(index) as scratch:
                 scratch.write_text(text)
@@ -152,11 +152,11 @@ def _store(study: Study, directory: str | Path | None) -> Pooch:
 
 
 def _select(study: Study, store: Pooch, pattern: str | None) -> list[str]:
-    wanted = pattern or study.pattern
-    chosen = [name for name in store.registry if fnmatchcase(name, wanted)]
+    shell_pattern = pattern or study.pattern
+    chosen = [name for name in store.registry if fnmatchcase(name, shell_pattern)]
     if not chosen:
         names = ", ".join(store.registry)
-        raise UsageError(f"no file of {study.doi} matches {wanted!r}; it holds {names or 'no files'}")
+        raise UsageError(f"no file of {study.doi} matches {shell_pattern!r}; it holds {names or 'no files'}")
     return chosen
 
 

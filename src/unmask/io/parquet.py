@@ -1,4 +1,4 @@
-"""unmask's own events file: Parquet with one row per event, objects as lists, and where it all came from.
+"""unmask's own events file: Parquet with one row per event, objects as lists, and its provenance.
 
 Lossless, compressed (zstd), checksummed, and written and read in bounded memory.
 """
@@ -48,7 +48,7 @@ class EventsWriter:
     def __init__(self, path: str | Path, *, provenance: dict[str, Json] | None = None) -> None:
         self.n_events = 0
         self.path, self.provenance = path, provenance or {}
-        self._table: TableWriter | None = None  # opened when the first events tell how many objects they hold
+        self._table: TableWriter | None = None  # opened when the first events show how many objects they hold
         self._max_objects = MAX_OBJECTS
         self._waiting: list[EventSet] = []
         self._n_waiting = 0
@@ -114,7 +114,7 @@ def _to_arrow(events: EventSet) -> dict[str, pa.Array]:
 
 
 def read_provenance(path: str | Path) -> dict[str, Json]:
-    """What was said about the origin of the events when they were written."""
+    """Provenance of the events, as written with them."""
     with open_table(path, EVENTS_TABLE) as (_, facts):
         provenance: dict[str, Json] = facts.get("provenance", {})
         return provenance

@@ -1,4 +1,4 @@
-"""From a user's file, of any kind that we know, to an EventSet."""
+"""Read event files of any format: detect, stream, check."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def stream_events(
     path
         File of any kind in ``FILE_FORMATS``, text files also compressed with gzip or zstd.
     kind
-        What the file is; by default its content tells.
+        File format; detected from the content by default.
     options
         Units, process name, label and the like.
     bad
@@ -152,7 +152,7 @@ def read_events(
 
 
 def check_is_file(path: Path) -> None:
-    """Say clearly what else a path is."""
+    """Refuse what is no regular file."""
     if path.is_dir():
         raise BadDataError("is a folder; give the files in it", path=path)
     if not path.exists():
@@ -173,7 +173,7 @@ def check_distinct_names(paths: Sequence[str | Path]) -> None:
 
 
 def detect_kind(path: Path) -> FileFormat:
-    """Tell from its content what a file is."""
+    """Detect the format of a file from its content."""
     check_is_file(path)
     with path.open("rb") as file:
         magic = file.read(8)

@@ -1,4 +1,4 @@
-"""Opening a ROOT file, finding the tree with the events, and reading its branches.
+"""ROOT files: open them, find the tree with the events, read its branches.
 
 TTree and RNTuple look alike from here: branches (fields) are found by name, whatever the nesting (``Jet/Jet.PT``) and
 whatever stands between collection and column (``Jet_pt``, ``Jet.pt``, ``Jet:pt``).
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from unmask.errors import BadDataError, UnmaskError, UsageError, nearest, require
 from unmask.io import RootFormat
 
-#: Branches that tell a format. A file that lacks some is still recognised, and its reader names what is missing.
+#: Branches that tell a format. A file that lacks some is still recognized, and its reader names what is missing.
 _MARKS: dict[RootFormat, tuple[str, ...]] = {
     "delphes": ("Event.Number", "Jet.PT", "Electron.PT", "Muon.PT", "MissingET.MET"),
     "nanoaod": ("Jet_pt", "Electron_pt", "Muon_pt", "MET_pt", "PuppiMET_pt"),
@@ -28,7 +28,7 @@ _MARKS: dict[RootFormat, tuple[str, ...]] = {
 
 
 def detect_root_kind(path: Path) -> RootFormat:
-    """Tell from the branches of its trees what a ROOT file is.
+    """Detect the format of a ROOT file from the branches of its trees.
 
     Raises
     ------
@@ -37,9 +37,9 @@ def detect_root_kind(path: Path) -> RootFormat:
     """
     with open_root(path) as file:
         trees = _trees(file, path)
-        found = {kind: max((_n_marks(tree, kind) for tree in trees.values()), default=0) for kind in _MARKS}
-    best = max(found, key=lambda kind: found[kind])
-    if not found[best]:
+        n_marks = {kind: max((_n_marks(tree, kind) for tree in trees.values()), default=0) for kind in _MARKS}
+    best = max(n_marks, key=lambda kind: n_marks[kind])
+    if not n_marks[best]:
         raise _no_tree_error(path, trees, ", ".join(_MARKS))
     return best
 
@@ -194,8 +194,8 @@ def _n_marks(tree: Tree | None, kind: RootFormat) -> int:
 
 
 def _no_tree_error(path: Path, trees: Mapping[str, Tree | None], accepted: str) -> BadDataError:
-    found = ", ".join(f"{name} (unreadable)" if tree is None else name for name, tree in trees.items()) or "none"
-    return BadDataError(f"no tree with events of a known format; trees found: {found}; accepted: {accepted}", path=path)
+    names = ", ".join(f"{name} (unreadable)" if tree is None else name for name, tree in trees.items()) or "none"
+    return BadDataError(f"no tree with events of a known format; trees: {names}; accepted: {accepted}", path=path)
 
 
 def _spelling(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Where Delphes, CMS NanoAOD and ATLAS PHYSLITE files keep what is read of them.
+"""Layouts of Delphes, CMS NanoAOD and ATLAS PHYSLITE files.
 
 Delphes trees and NanoAOD, version 9 and earlier (MET) and version 12 and later (PuppiMET), are in GeV. PHYSLITE is in
 MeV and holds no final missing transverse energy, only its soft term: as in the experiment's own recipe the MET is the

@@ -1,4 +1,4 @@
-"""What the readers of ROOT files share: from the branches of a tree to the selected objects of its events."""
+"""Events of ROOT files: from the branches of a tree to selected objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which reconstructed objects of a ROOT file enter an event: one table for all formats, open to changes."""
+"""Object selections of ROOT files: one table per format, open to changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OBJECT_KINDS: tuple[ObjectKind, ...] = get_args(ObjectKind)
 
 @dataclass(frozen=True, slots=True)
 class ObjectSelection:
-    """What one kind of object must satisfy.
+    """Selection of one kind of object.
 
     The three mappings go from a branch of the object (``{"btagDeepFlavB": 0.2783}``) to its limit. Where several
     branches are named the first one that the file has is used; an empty mapping asks for nothing.
@@ -92,7 +92,7 @@ DEFAULT_SELECTIONS: dict[RootFormat, SelectionTable] = {
             identification={"DFCommonPhotonsIsEMTight": 1},
             min_delta_r=0.4,
         ),
-        # Discriminants at 77 % b-jet efficiency.
+        # Discriminants at 77% b-jet efficiency.
         "jet": ObjectSelection(
             20,
             2.8,

@@ -1,4 +1,4 @@
-"""What every reader is given and what it gives back."""
+"""Input and output of readers: options, source, chunks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_LINE_BYTES = 1 << 26
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a user may say about a file; every reader uses what concerns it.
+    """Options of reading, for all file formats; a reader uses those that concern it.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ Reader = Callable[[Source], Iterator[Chunk]]
 
 
 class _CountingFile(io.RawIOBase):
-    """A file that tells how far it has been read, below any decompression."""
+    """A file that reports how far it has been read, below any decompression."""
 
     def __init__(self, path: Path, progress: Callable[[float], None]) -> None:
         self._file = path.open("rb")
@@ -117,7 +117,7 @@ class _CountingFile(io.RawIOBase):
 
 
 def open_text(source: Source) -> IO[bytes]:
-    """Open a plain, gzip or zstd file, told apart by content, for reading bytes."""
+    """Open a plain, gzip or zstd file, detected from its content, for reading bytes."""
     with source.path.open("rb") as file:
         magic = file.read(4)
     counting = io.BufferedReader(_CountingFile(source.path, source.progress), buffer_size=1 << 20)

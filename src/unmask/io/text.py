@@ -25,7 +25,7 @@ _SPACE_AT_LINE_END = re.compile(rb"[ \t\r]+(?=\n)|[ \t\r]+\Z")
 
 @dataclass(frozen=True)
 class Lines:
-    """The lines of a block that are not empty: normalised bytes, bounds, row and line numbers."""
+    """The lines of a block that are not empty: normalized bytes, bounds, row and line numbers."""
 
     data: bytes
     start: npt.NDArray[np.int64]
@@ -60,7 +60,7 @@ class Lines:
     @property
     def is_plain(self) -> bool:
         """Whether pyarrow reads nothing in these lines that ``float`` would refuse."""
-        # Single bytes are found much faster, and mostly none is there.
+        # Single bytes are searched much faster, and mostly none is there.
         return not any(mark in self.data and extra in self.data for mark, extra in _PYARROW_EXTRAS)
 
     def place(self, index: int) -> str:
@@ -133,7 +133,7 @@ def decode_line(line: bytes, accepted: str) -> str:
 
 
 def parse_number(name: str, text: str) -> float:
-    """Parse a decimal number, or say which field is none."""
+    """Parse a decimal number, or name the field that is none."""
     try:
         if "_" in text:
             raise ValueError
