@@ -103,6 +103,19 @@ def test_a_folder_stands_for_its_scores_files(make_events: MakeEvents, tmp_path:
         write_report([tmp_path / "a"], tmp_path / "report.pdf")
 
 
+def test_scores_in_memory_make_a_report(make_events: MakeEvents, tmp_path: Path) -> None:
+    path = write_run(tmp_path / "one.parquet", make_events)
+    scores = read_scores(path)
+    write_report({"one": scores, "two": scores}, tmp_path / "report.html")
+    page = Page((tmp_path / "report.html").read_text())
+    auc = evaluate({"one": scores}).rows[0].metrics.auc
+    assert {row[0] for row in page.rows if row[1:2] == [str(auc)]} == {"one", "two"}
+    write_report(path, tmp_path / "alone.html")  # a single path needs no list
+    assert "scored by one." in (tmp_path / "alone.html").read_text()
+    with pytest.raises(UsageError, match="no scores to report on"):
+        write_report({}, tmp_path / "report.html")
+
+
 def test_figures_with_panels_side_by_side_need_the_width_of_the_page() -> None:
     sizes = {(576, 324): True, (576, 514): True, (396, 288): False, (396, 540): False}
     figures = {size: Figure("", f'<svg viewBox="0 0 {size[0]} {size[1]}">') for size in sizes}

@@ -58,7 +58,7 @@ class Content:
 
 
 def write_report(
-    scores: Iterable[str | Path | Run] | Mapping[str, Scores],
+    scores: str | Path | Iterable[str | Path | Run] | Mapping[str, Scores],
     out: str | Path,
     *,
     title: str = "Anomaly report",

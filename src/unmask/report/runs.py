@@ -36,7 +36,7 @@ class Run:
     explanations: Explanations | None = None
 
 
-def read_runs(scores: Iterable[str | Path | Run] | Mapping[str, Scores]) -> list[Run]:
+def read_runs(scores: str | Path | Iterable[str | Path | Run] | Mapping[str, Scores]) -> list[Run]:
     """Read scores files, and all scores files in folders (of a study: in its ``scores``), with their explanations.
 
     What has been read already comes first.

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import csv
 
 from unmask.errors import ArtifactError, BadDataError, UnmaskError
 from unmask.events.columns import words_from_arrow
@@ -38,29 +37,23 @@ def stream_plain(path: Path, optional: Mapping[str, pa.DataType], chunk_events: 
 
     Further columns are read if they identify events or are among the ``optional``.
     """
+    from pyarrow import csv, dataset
+
     types = _TYPES | dict(optional)
+    # A name may look like a number, and a count may be written as 3.0.
+    read_as = {name: kind if name in _TYPES else pa.float64() for name, kind in types.items()}
+    as_csv = dataset.CsvFileFormat(convert_options=csv.ConvertOptions(column_types=read_as))
     try:
-        for batch in _batches(path, types, chunk_events):
-            yield {name: _column(batch, name, types[name], path) for name in batch.schema.names}
+        file = dataset.dataset(path, format=as_csv if path.suffix.lower() == ".csv" else "parquet")
+        names = _known(file.schema.names, types, path)
+        for batch in file.to_batches(columns=names, batch_size=chunk_events):
+            yield {name: _column(batch, name, types[name], path) for name in names}
     except UnmaskError:
         raise
     except FileNotFoundError:
         raise ArtifactError("no such file", path=path) from None
     except (pa.ArrowException, OSError, ValueError) as error:
         raise BadDataError(f"cannot be read ({' '.join(str(error).split())})", path=path) from None
-
-
-def _batches(path: Path, types: Mapping[str, pa.DataType], chunk_events: int) -> Iterator[pa.RecordBatch]:
-    if path.suffix.lower() != ".csv":
-        with pq.ParquetFile(path, pre_buffer=False) as file:
-            yield from file.iter_batches(chunk_events, columns=_known(file.schema_arrow.names, types, path))
-        return
-    with csv.open_csv(path) as reader:
-        names = _known(reader.schema.names, types, path)
-    # A number that must be whole may be written as 3.0.
-    read_as = {name: types[name] if name in _TYPES else pa.float64() for name in names}
-    with csv.open_csv(path, convert_options=csv.ConvertOptions(include_columns=names, column_types=read_as)) as reader:
-        yield from reader
 
 
 def _known(names: list[str], types: Mapping[str, pa.DataType], path: Path) -> list[str]:
@@ -71,11 +64,7 @@ def _known(names: list[str], types: Mapping[str, pa.DataType], path: Path) -> li
             f"write need the columns score and label; labels are {ACCEPTED_LABELS}",
             path=path,
         )
-    known = [name for name in types if name in names]
-    repeated = [name for name in known if names.count(name) > 1]
-    if repeated:
-        raise BadDataError(f"has more than one column {repeated[0]}", path=path)
-    return known
+    return [name for name in types if name in names]
 
 
 def _column(batch: pa.RecordBatch, name: str, kind: pa.DataType, path: Path) -> Any:

@@ -274,7 +274,7 @@ def _from_plain(columns: dict[str, Any], first_row: int, path: Path) -> Scores:
 
 def read_scores(path: str | Path) -> Scores:
     """Read a whole scores file, or the parts in a folder."""
-    parts = list(stream_scores(path))
+    parts = [part for part in stream_scores(path) if len(part)]
     if not parts:
         raise UsageError(f"{path}: holds no scores")
     return concatenate_scores(parts)

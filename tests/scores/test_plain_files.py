@@ -110,10 +110,10 @@ def test_files_that_hold_no_scores(tmp_path: Path) -> None:
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "ragged.csv").write_text("score,label\n1,0\n1\n")
     for name, message in (
-        ("twice", "has more than one column score"),
+        ("twice", "multiple columns named score"),
         ("header", "holds no scores"),
-        ("empty", "cannot be read (Empty CSV file)"),
-        ("ragged", "cannot be read (CSV parse error"),
+        ("empty", "Empty CSV file"),
+        ("ragged", "CSV parse error: Row #3"),
     ):
         code, said = failing("evaluate", tmp_path / f"{name}.csv")
         assert code in (2, 3)
