@@ -57,8 +57,8 @@ def browser_data(runs: Sequence[Run]) -> Json:
     """What the script shows; texts, which repeat, are numbers into one list of them."""
     numbers: dict[str, int] = {}
 
-    def text(words: str) -> int:
-        return numbers.setdefault(words, len(numbers))
+    def text(content: str) -> int:
+        return numbers.setdefault(content, len(numbers))
 
     lists = [
         [_compact(event, text) for event in run.explanations.events[:MAX_EVENTS]]

@@ -1,4 +1,4 @@
-"""What scores say, as figures: ROC curves, significance improvement, and how the scores are distributed."""
+"""Figures of scores: ROC curves, significance improvement, and distributions."""
 
 from __future__ import annotations
 
@@ -36,15 +36,10 @@ _N_POINTS = 120
 
 @dataclass(frozen=True, eq=False)
 class RocWithBand:
-    """The ROC curve of one detector, as it is drawn.
+    """The ROC curve of one detector with its 95 % interval, at the background efficiencies where it is drawn.
 
-    Attributes
-    ----------
-    roc : all points of the curve.
-    auc : area under it.
-    background_efficiency : (n_points,), where the curve is drawn: dense on linear and logarithmic scales, from the
-        first point that enough background events support (see :attr:`Roc.is_supported`) to 1.
-    signal_efficiency, low, high : (n_points,), the curve and its 95 % interval there.
+    These are dense on linear and logarithmic scales, from the first point that enough background events support (see
+    :attr:`Roc.is_supported`) to 1.
     """
 
     roc: Roc
@@ -56,13 +51,7 @@ class RocWithBand:
 
     @classmethod
     def of(cls, score: FloatArray, is_signal: npt.NDArray[np.bool_], weight: FloatArray | None = None) -> RocWithBand:
-        """Measure it from events.
-
-        Raises
-        ------
-        BadDataError, UsageError
-            As :func:`roc_curve`: with negative weights there is no curve.
-        """
+        """Measure it; with negative weights, which give no curve, an error."""
         ranked = RankedScores.of(score, is_signal, weight)
         roc = Roc.of(ranked)
         least = float(roc.background_efficiency[roc.is_supported].min(initial=1.0))
@@ -107,7 +96,7 @@ def draw_roc(curves: Mapping[str, RocWithBand], *, style: Style = "plain") -> Dr
 
 
 def draw_significance_improvement(curves: Mapping[str, RocWithBand], *, style: Style = "plain") -> Drawing:
-    """Draw eps_S / sqrt(eps_B) with 95 % bands, from where ten background events (effective) support it."""
+    """Draw ε_S / √ε_B with 95 % bands, from where ten background events (effective) support it."""
     with new_figure(1, 1, (5.5, 4 + 0.15 * len(curves)), style=style) as (drawing, axes):
         axis = axes[0, 0]
         for (name, curve), line in zip(curves.items(), line_styles(), strict=False):
@@ -137,10 +126,9 @@ def draw_score_histogram(
     name: str = "",
     style: Style = "plain",
 ) -> Drawing:
-    """Draw the scores of signal and background, their overlap, and the threshold of maximal TPR - FPR.
+    """Draw the scores of signal and background, their overlap, and the threshold of the largest ε_S - ε_B.
 
-    Each class adds up to 1 in 100 equal bins. The shares are drawn on a logarithmic axis if most of the filled bins
-    would be too low to be seen.
+    Each class adds up to 1 in 100 equal bins; the axis is logarithmic if most of them would be too low to be seen.
     """
     roc = roc_curve(score, is_signal, weight)
     threshold = roc.threshold[1:][np.argmax((roc.signal_efficiency - roc.background_efficiency)[1:])]
@@ -149,16 +137,16 @@ def draw_score_histogram(
     background, signal = (-np.diff(above[point]) for above in (roc.background_efficiency, roc.signal_efficiency))
     with new_figure(1, 1, (5.5, 4), style=style) as (drawing, axes):
         axis = axes[0, 0]
-        for shares, of, color, look in (
+        for fractions, of, color, look in (
             (background, "background", BACKGROUND_COLOR, {"fill": True, "alpha": 0.5}),
             (signal, "signal", SIGNAL_COLOR, {"linewidth": 1.4}),
         ):
             n_events = np.count_nonzero(is_signal == (of == "signal"))
-            axis.stairs(shares, edges, color=color, **look, label=f"{of} ({n_events:,} events)")
+            axis.stairs(fractions, edges, color=color, **look, label=f"{of} ({n_events:,} events)")
         hatched = {"fill": True, "facecolor": "none", "edgecolor": "0.2", "hatch": "////", "linewidth": 0}
         axis.stairs(np.minimum(background, signal), edges, **hatched, label=f"overlap area {overlap:.3f}")
-        axis.axvline(threshold, color="0.1", linestyle="--", label=f"threshold {threshold:.4g} (largest TPR - FPR)")
-        axis.set(xlabel="anomaly score", ylabel=f"share of events per {edges[1] - edges[0]:.2g}")
+        axis.axvline(threshold, color="0.1", linestyle="--", label=f"threshold {threshold:.4g} (largest ε_S - ε_B)")
+        axis.set(xlabel="anomaly score", ylabel=f"fraction of events per {edges[1] - edges[0]:.2g}")
         axis.set_xlim(edges[0], edges[-1])
         shown = np.concatenate([background[background > 0], signal[signal > 0]])
         if np.median(shown) < 0.02 * shown.max():

@@ -1,4 +1,4 @@
-"""How all figures look, and how they are written."""
+"""Style and files of all figures."""
 
 from __future__ import annotations
 
@@ -43,21 +43,14 @@ _PLAIN: dict[str, Any] = {
 # The styles of the experiments are made for one large panel; these sizes are those of print, for any number of them.
 _ALWAYS: dict[str, Any] = {
     "font.size": 9,
-    "axes.labelsize": "medium",
-    "axes.titlesize": "medium",
-    "axes.labelpad": 4,
+    **dict.fromkeys((f"{part}.labelsize" for part in ("axes", "xtick", "ytick")), "medium"),
+    **dict.fromkeys(("axes.titlesize", "legend.fontsize"), "medium"),
+    **dict.fromkeys(("xtick.major.size", "ytick.major.size", "xtick.major.pad", "axes.labelpad"), 4),
+    **dict.fromkeys(("xtick.minor.size", "ytick.minor.size"), 2),
     "axes.linewidth": 0.8,
-    "xtick.labelsize": "medium",
-    "ytick.labelsize": "medium",
-    "xtick.major.size": 4,
-    "ytick.major.size": 4,
-    "xtick.minor.size": 2,
-    "ytick.minor.size": 2,
-    "xtick.major.pad": 4,
     "lines.linewidth": 1.4,
     "lines.markersize": 5,
     "hatch.linewidth": 0.6,
-    "legend.fontsize": "medium",
     "legend.frameon": False,
     "legend.handlelength": 2.8,  # long enough to tell the line styles
     "svg.hashsalt": "unmask",

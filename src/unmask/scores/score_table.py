@@ -97,8 +97,8 @@ class Scores:
     @property
     def event_key(self) -> npt.NDArray[np.int64]:
         """A number (n_events,) that stands for file name and row: the same event has it in every scores file."""
-        words = [blake2b(word.encode(), digest_size=8).digest() for word in self.file_names.words]
-        files = np.frombuffer(b"".join(words), np.int64)
+        digests = [blake2b(name.encode(), digest_size=8).digest() for name in self.file_names.words]
+        files = np.frombuffer(b"".join(digests), np.int64)
         return files[self.file_names.code] + self.row * np.int64(0x1E3779B97F4A7C15)
 
     @property
