@@ -133,7 +133,10 @@ def test_score_histogram_shows_shares_overlap_and_threshold() -> None:
     assert background.values.sum() == pytest.approx(1)
     assert overlap.values.sum() == pytest.approx(overlap_area(roc).value)
     assert axis.get_yscale() == "linear"
-    assert (axis.get_xlabel(), axis.get_ylabel()) == ("anomaly score", f"fraction of events per {edges[1] - edges[0]:.2g}")
+    assert (axis.get_xlabel(), axis.get_ylabel()) == (
+        "anomaly score",
+        f"fraction of events per {edges[1] - edges[0]:.2g}",
+    )
     # Without colours they differ too: filled, a line, hatched.
     assert [bool(patch.get_fill()) for patch in axis.patches] == [True, False, True]
     assert [patch.get_hatch() for patch in axis.patches] == [None, None, "////"]
