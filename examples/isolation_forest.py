@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.ensemble import IsolationForest
 
-from unmask import EventSet, Scores, read_events, write_scores
+from unmask import EventSet, read_events
+from unmask.scores.score_table import Scores, write_scores
 
 
 def features(events: EventSet) -> npt.NDArray[Any]:

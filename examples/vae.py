@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unmask import EventSet, Scores, read_events, write_scores
+from unmask import EventSet, read_events
+from unmask.scores.score_table import Scores, write_scores
 
 
 def features(events: EventSet) -> Tensor:

@@ -14,10 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unmask import Scores, read_events, write_scores
+from unmask import read_events
 from unmask.events.splits import assign_split
 from unmask.networks.event_network import make_event_network
 from unmask.networks.event_tensors import event_tensors
+from unmask.scores.score_table import Scores, write_scores
 
 parser = argparse.ArgumentParser(description="Write scores of a classifier trained with labels.")
 parser.add_argument("events")

@@ -19,9 +19,10 @@ import unmask
 from tests.cli.running import running
 from tests.io import root_events
 from tests.test_layout import ORDER, SOURCE
-from unmask import EventSet, Scores, load_sample, write_events, write_scores
+from unmask import EventSet, load_sample, write_events
 from unmask.detectors.alterations import Alterations
 from unmask.io.sample import sample_path
+from unmask.scores.score_table import Scores, write_scores
 from unmask.workflow.settings import load_settings
 
 ROOT = Path(__file__).parents[1]
@@ -291,7 +292,7 @@ def assert_there(folder: Path, names: set[str]) -> None:
 def write_example_scores(folder: Path) -> None:
     """Scores of two detectors, of a control region and of data, by no model in particular."""
     background, signal = small_sample()
-    both = unmask.concatenate_events([background, signal])
+    both = EventSet.concatenate([background, signal])
     rng = np.random.default_rng(1)
     for name, events in {"scores": both, "one": both, "other": both, "control-region": background}.items():
         scores = Scores.of(events, events.n_objects + rng.normal(size=len(events)))
@@ -319,7 +320,7 @@ def shortened(words: list[str]) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_runs_in_order(page: Path, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     background, signal = small_sample()
-    monkeypatch.setattr(unmask, "load_sample", lambda _: unmask.concatenate_events([background, signal]))
+    monkeypatch.setattr(unmask, "load_sample", lambda _: EventSet.concatenate([background, signal]))
     names: dict[str, Any] = {}
     for block in blocks(page):
         if block.language == "python":
@@ -364,7 +365,7 @@ def test_the_parameters_and_alterations_of_the_default_are_those_of_its_page() -
         for field in fields(default)
     }
     assert dict(rows) == shown
-    model = unmask.load_detector(sample_path("gluino-model"))
+    model = unmask.load("sample:gluino-model")
     n = sum(parameter.numel() for parameter in model.network_.parameters())
     assert f"{n:,} parameters" in page
     assert f"({n:,} parameters)" in README.read_text()

@@ -12,65 +12,63 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from unmask.detectors import load_detector
     from unmask.detectors.contrast import ContrastDetector
     from unmask.detectors.masked_token import MaskedTokenDetector
-    from unmask.events.event_set import EventSet, concatenate_events
+    from unmask.evaluation.evaluate import evaluate
+    from unmask.events.event_set import EventSet
+    from unmask.events.observables import OBSERVABLES
     from unmask.events.splits import split_background
     from unmask.io.parquet import write_events
-    from unmask.io.read import BadEvents, ReadOptions, read_events, stream_events
+    from unmask.io.read import ReadOptions, read_events
     from unmask.io.sample import load_sample
-    from unmask.scores.score_table import Scores, write_scores
-    from unmask.tokenizers import load_tokenizer
-    from unmask.tokenizers.base import Tokenizer, TokenSet
+    from unmask.report.page import write_report
+    from unmask.scores.calibration import calibrate
     from unmask.tokenizers.lookup_table import LookupTableTokenizer
     from unmask.tokenizers.vqvae import VQVAETokenizer
     from unmask.training import TrainingSettings
+    from unmask.workflow.fit import fit, load
+    from unmask.workflow.score import score
 
 _HOME = {
-    "BadEvents": "unmask.io.read",
     "ContrastDetector": "unmask.detectors.contrast",
     "EventSet": "unmask.events.event_set",
     "LookupTableTokenizer": "unmask.tokenizers.lookup_table",
     "MaskedTokenDetector": "unmask.detectors.masked_token",
+    "OBSERVABLES": "unmask.events.observables",
     "ReadOptions": "unmask.io.read",
-    "Scores": "unmask.scores.score_table",
-    "TokenSet": "unmask.tokenizers.base",
-    "Tokenizer": "unmask.tokenizers.base",
     "TrainingSettings": "unmask.training",
     "VQVAETokenizer": "unmask.tokenizers.vqvae",
-    "concatenate_events": "unmask.events.event_set",
-    "load_detector": "unmask.detectors",
+    "calibrate": "unmask.scores.calibration",
+    "evaluate": "unmask.evaluation.evaluate",
+    "fit": "unmask.workflow.fit",
+    "load": "unmask.workflow.fit",
     "load_sample": "unmask.io.sample",
-    "load_tokenizer": "unmask.tokenizers",
     "read_events": "unmask.io.read",
+    "score": "unmask.workflow.score",
     "split_background": "unmask.events.splits",
-    "stream_events": "unmask.io.read",
     "write_events": "unmask.io.parquet",
-    "write_scores": "unmask.scores.score_table",
+    "write_report": "unmask.report.page",
 }
 
 __all__ = [
-    "BadEvents",
+    "OBSERVABLES",
     "ContrastDetector",
     "EventSet",
     "LookupTableTokenizer",
     "MaskedTokenDetector",
     "ReadOptions",
-    "Scores",
-    "TokenSet",
-    "Tokenizer",
     "TrainingSettings",
     "VQVAETokenizer",
-    "concatenate_events",
-    "load_detector",
+    "calibrate",
+    "evaluate",
+    "fit",
+    "load",
     "load_sample",
-    "load_tokenizer",
     "read_events",
+    "score",
     "split_background",
-    "stream_events",
     "write_events",
-    "write_scores",
+    "write_report",
 ]
 
 

@@ -9,7 +9,8 @@ import pytest
 from scipy.stats import kstest, norm
 
 from tests.evaluation.toy_scores import toy_scores
-from unmask import load_detector, load_sample
+from unmask import load_sample
+from unmask.detectors import load_detector
 from unmask.errors import ArtifactError, BadDataError, UsageError
 from unmask.events.columns import Names
 from unmask.io.sample import sample_path
