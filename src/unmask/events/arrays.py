@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.errors import BadDataError, UsageError, nearest, require
-from unmask.events.build import FlatEvents, to_event_set, to_mev
+from unmask.events.build import FLAT_COLUMNS, FlatEvents, to_event_set
 from unmask.events.checks import BadEvents, check_events
 from unmask.events.columns import Names
 from unmask.events.event_set import EventSet, label_code
@@ -55,15 +55,15 @@ def events_from_arrays(
         process_names=Names.of(_one_per_event("process", process, n)),
         file_names=Names.of(_one_per_event("file", file, n)),
         label=np.array([label_code(one) for one in labels.tolist()], np.int8)[place],
-        met_mev=to_mev(per_event["met"], unit),
+        met_mev=per_event["met"],
         n_objects=counts,
         tag=objects["types"].astype(np.uint8),
-        energy_mev=to_mev(objects["energy"].astype(np.float64), unit),
-        pt_mev=to_mev(objects["pt"].astype(np.float64), unit),
-        eta=objects["eta"].astype(np.float64),
-        phi=objects["phi"].astype(np.float64),
+        **{
+            column: objects[name].astype(np.float64)
+            for name, column in zip(_OF_OBJECTS[1:], FLAT_COLUMNS[1:], strict=True)
+        },
     )
-    checked = check_events(flat, path="arrays", place=lambda index: f"event {index}", bad=BadEvents())
+    checked = check_events(flat.in_mev(unit), path="arrays", place=lambda index: f"event {index}", bad=BadEvents())
     return to_event_set(checked, file="arrays", max_objects=max_objects)
 
 

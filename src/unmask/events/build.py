@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,15 @@ class FlatEvents:
     def event_of_object(self) -> npt.NDArray[np.int64]:
         """Index of the event that each object belongs to."""
         return np.repeat(np.arange(len(self), dtype=np.int64), self.n_objects)
+
+    def in_mev(self, unit: Unit | None) -> FlatEvents:
+        """The same events in MeV, of momenta that were read in ``unit``."""
+        if unit in (None, "MeV"):
+            return self
+        momenta: dict[str, Any] = {
+            name: to_mev(getattr(self, name), unit) for name in ("met_mev", "energy_mev", "pt_mev")
+        }
+        return replace(self, **momenta)
 
     def keep(self, is_kept: npt.NDArray[np.bool_]) -> FlatEvents:
         """Return the events where ``is_kept``."""

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from unmask.errors import nearest
-from unmask.events.build import FLAT_COLUMNS, FlatEvents, to_mev
+from unmask.events.build import FLAT_COLUMNS, FlatEvents
 from unmask.events.columns import Names
 from unmask.events.objects import SYMBOL_TAGS
 from unmask.io.source import Chunk, Source
@@ -192,8 +192,5 @@ def _whole(text: str) -> int:
 
 def _finish(events: FlatEvents, source: Source) -> FlatEvents:
     """Apply the declared unit and process name."""
-    unit, process = source.options.unit, source.options.process
-    if unit not in (None, "MeV"):
-        in_mev = {name: to_mev(getattr(events, name), unit) for name in ("met_mev", "energy_mev", "pt_mev")}
-        events = replace(events, **in_mev)  # type: ignore[arg-type]
+    events, process = events.in_mev(source.options.unit), source.options.process
     return replace(events, process_names=Names.constant(process, len(events))) if process else events

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from unmask.events.build import FlatEvents, to_mev
+from unmask.events.build import FLAT_COLUMNS, FlatEvents
 from unmask.events.columns import Names
 from unmask.events.objects import KNOWN_TAGS, OBJECTS, PADDING_TAG
 from unmask.io.array_files import HDF5_MAGIC, ZIP_MAGIC, read_hdf5_rows, read_npz_rows
@@ -127,20 +127,16 @@ def _to_chunk(
 
     is_object = tag != PADDING_TAG
     kinematics = values[:, _FIRST_OBJECT:].reshape(-1, MAX_OBJECTS, _N_KINEMATICS)[is_object]  # (n_objects, 4)
-    unit = source.options.unit
     names = process_names or Names.constant(source.default_process, len(row))
     events = FlatEvents(
         row=row[kept],
         event_id=row[kept],
-        process_names=Names(names.code[kept], names.words),
+        process_names=names[kept],
         weight=np.ones(len(kept)),
-        met_mev=to_mev(values[:, _MET], unit),
+        met_mev=values[:, _MET],
         met_phi=values[:, _MET_PHI],
         n_objects=np.count_nonzero(is_object, axis=1).astype(np.int64),
         tag=tag[is_object].astype(np.uint8),
-        energy_mev=to_mev(kinematics[:, 0], unit),
-        pt_mev=to_mev(kinematics[:, 1], unit),
-        eta=kinematics[:, 2],
-        phi=kinematics[:, 3],
+        **dict(zip(FLAT_COLUMNS[1:], kinematics.T, strict=True)),
     )
-    return Chunk(events, lambda index: place(int(kept[index])))
+    return Chunk(events.in_mev(source.options.unit), lambda index: place(int(kept[index])))
