@@ -50,6 +50,9 @@ def events_from_arrays(
                 raise UsageError(f"{name} is of type {values.dtype}; expected numbers")
             per_event[name] = values.astype(dtype)
     labels, place = np.unique(_one_per_event("label", label, n), return_inverse=True)
+    momenta: dict[str, Any] = {
+        column: objects[name].astype(np.float64) for name, column in zip(_OF_OBJECTS, FLAT_COLUMNS, strict=True)
+    }
     flat = FlatEvents(
         **{name: per_event[name] for name in ("row", "event_id", "weight", "met_phi")},
         process_names=Names.of(_one_per_event("process", process, n)),
@@ -57,11 +60,7 @@ def events_from_arrays(
         label=np.array([label_code(one) for one in labels.tolist()], np.int8)[place],
         met_mev=per_event["met"],
         n_objects=counts,
-        tag=objects["types"].astype(np.uint8),
-        **{
-            column: objects[name].astype(np.float64)
-            for name, column in zip(_OF_OBJECTS[1:], FLAT_COLUMNS[1:], strict=True)
-        },
+        **momenta | {"tag": objects["types"].astype(np.uint8)},
     )
     checked = check_events(flat.in_mev(unit), path="arrays", place=lambda index: f"event {index}", bad=BadEvents())
     return to_event_set(checked, file="arrays", max_objects=max_objects)

@@ -131,6 +131,9 @@ def _flat_events(entries: Entries, layout: Layout, table: SelectionTable, proces
     objects = select_objects(entries, layout, table).values()
     event = np.concatenate([one.event for one in objects])
     order = np.argsort(event, kind="stable")
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(one, name) for one in objects])[order] for name in FLAT_COLUMNS
+    }
     met, met_phi = layout.met(entries, table)
     weight = entries.values(layout.weight) if layout.weight in entries else np.ones(n)
     return FlatEvents(
@@ -141,7 +144,7 @@ def _flat_events(entries: Entries, layout: Layout, table: SelectionTable, proces
         met_mev=to_mev(met, layout.unit),
         met_phi=met_phi,
         n_objects=np.bincount(event, minlength=n).astype(np.int64),
-        **{name: np.concatenate([getattr(one, name) for one in objects])[order] for name in FLAT_COLUMNS},
+        **columns,
     )
 
 
