@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +17,15 @@ import pytest
 from unmask import EventSet, load_sample, read_events, write_events
 from unmask.detectors import load_detector
 from unmask.detectors.network import NetworkDetector
+from unmask.detectors.trivial import TrivialDetector
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation import evaluate as evaluation
 from unmask.evaluation.metrics import Metrics
 from unmask.evaluation.metrics import measure as measure_all
 from unmask.evaluation.roc import RankedScores
 from unmask.events.event_set import concatenate_events
+from unmask.events.splits import SPLITS
+from unmask.report import runs
 from unmask.report.style import Style
 from unmask.scores.calibration import FLAGGED_TABLE, Calibration
 from unmask.scores.explanations import read_explanations
@@ -32,6 +37,7 @@ from unmask.study.results import SUMMARY
 from unmask.study.run import StudyRun
 from unmask.study.stages import Stage, StudyReporter, plan
 from unmask.tables import open_table
+from unmask.workflow import sources
 from unmask.workflow.sources import Sources
 
 TINY = {"hidden": 16, "n_layers": 1, "n_heads": 2, "tokenizer": {"n_bins": 2}, "training": {"max_epochs": 2}}
@@ -199,6 +205,49 @@ def test_data_are_searched_with_a_threshold_from_validation_events(out: Path) ->
     assert len(flagged) == np.count_nonzero(data.score >= calibration.threshold) > 0
     assert max(flagged["p_value"].to_pylist()) <= 0.1
     assert "masked-token-data" in (out / "report.html").read_text()
+
+
+def test_files_are_read_once_and_events_scored_once_per_detector(
+    files: Path, tmp_path: Path, fisher: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def counted(module: object, name: str, label: Callable[..., str]) -> None:
+        original = getattr(module, name)
+
+        def wrapper(*args: Any, **options: Any) -> Any:
+            calls.append(label(*args, **options))
+            return original(*args, **options)
+
+        monkeypatch.setattr(module, name, wrapper)
+
+    for module, names in ((sources, ["stream_events"]), (runner, ["read_events", "stream_events", "read_scores"])):
+        for name in names:
+            counted(module, name, lambda path, **_: f"read {path.parent.name}/{path.name}")
+    counted(runs, "read_scores", lambda path: f"read {path.parent.name}/{path.name}")
+    counted(runner, "evaluate", lambda _: "evaluate")
+    counted(TrivialDetector, "score_events", lambda self, events, **_: f"score {len(events)}")
+    met = tmp_path / "met.toml"
+    met.write_text('[detector]\nkind = "trivial"\nscore = "met"\n')
+    inputs = study_files((files / "background.parquet",), (files / "light.parquet",), (files / "data.parquet",))
+    run, _ = new_run(tmp_path / "out", inputs, only=[fisher, str(met)], changes={})
+    planned = plan(run.stages, run.ledger)
+    run.run()
+
+    n_events = {name: len(read_events(tmp_path / "out" / "events" / f"{name}.parquet")) for name in SPLITS}
+    once = [f"read {files.name}/{name}.parquet" for name in ("background", "light", "data")]
+    once += [f"read events/{name}.parquet" for name in ("train", "validation", "test", "signal")]
+    for name in ("fisher", "met"):
+        once += [f"read scores/{name}.parquet", f"read scores/{name}-data.parquet"]
+        once += [f"read validation-scores/{name}.parquet"]
+    scored = [f"score {n}" for n in (n_events["validation"], n_events["test"], 300, 1000)]
+    # Data may be too many for the memory: each detector streams them from the study's own file.
+    expected = Counter([*once, *2 * ["read events/data.parquet"], *2 * scored, "evaluate"])
+    assert Counter(calls) == expected
+    # The plan names the same.
+    assert [path.name for each in planned for path in each.stage.reads] == [f"{name}.parquet" for name in
+        ("background", "light", "data")]  # fmt: skip
+    assert sum(len(each.stage.scores) for each in planned) == len(2 * scored)
 
 
 def test_a_second_call_does_nothing(out: Path, many_signals: StudyFiles) -> None:

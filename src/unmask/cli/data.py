@@ -151,7 +151,7 @@ def split(
 def download(
     study: Annotated[str, typer.Argument(help="Data set: four-top or gluino.")],
     directory: Annotated[
-        Path | None, typer.Option(help="Folder for the files [default: UNMASK_DATA_DIR, else the user's cache].")
+        Path | None, typer.Option(help="Folder for the files [default: UNMASK_DATA_DIR, or a cache].")
     ] = None,
     pattern: Annotated[str | None, typer.Option(help="Pattern of file names, such as '*2b*' [default: all].")] = None,
     show_list: Annotated[bool, typer.Option("--list", help="List of the files, without downloading.")] = False,

@@ -54,7 +54,7 @@ def run(
     ] = None,
     storage: Annotated[
         str | None,
-        typer.Option(help="Journal file or URL of a database, shared by workers [default: OUT/journal.log]."),
+        typer.Option(help="Journal file, or URL of a database [default: OUT/journal.log]."),
     ] = None,
     study: Annotated[str | None, typer.Option(help="Name of the study [default: from target and preset].")] = None,
     epochs: Annotated[
