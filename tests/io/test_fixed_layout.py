@@ -248,7 +248,7 @@ def test_pickled_arrays_are_never_loaded(tmp_path: Path) -> None:
     with pytest.raises(BadDataError, match="Python objects"):
         read_events(path)
     np.savez(path, events=np.full((1, 92), trap[0], dtype=object))
-    with pytest.raises(BadDataError, match=r"events \(1, 92\) object"):
+    with pytest.raises(BadDataError, match=r"holds events \(0,\) object"):
         read_events(path)
     assert not (tmp_path / "sprung").exists()
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from unmask.events.build import FLAT_COLUMNS, FlatEvents
 from unmask.events.columns import Names
 from unmask.events.objects import KNOWN_TAGS, OBJECTS, PADDING_TAG
-from unmask.io.array_files import HDF5_MAGIC, ZIP_MAGIC, read_hdf5_rows, read_npz_rows
+from unmask.io.array_files import HDF5_MAGIC, ZIP_MAGIC, read_rows
 from unmask.io.source import Chunk, Source
 from unmask.io.text import Lines, decode_line, parse_each, parse_number, read_table, stream_lines
 
@@ -42,7 +42,6 @@ def stream(source: Source) -> Iterator[Chunk]:
     if magic not in (HDF5_MAGIC, ZIP_MAGIC):
         yield from _stream_csv(source)
         return
-    read_rows = read_hdf5_rows if magic == HDF5_MAGIC else read_npz_rows
     for rows in read_rows(source, N_COLUMNS):
         row = rows.first + np.arange(len(rows.values), dtype=np.int64)
         names = None if source.options.process else rows.process_names
