@@ -50,7 +50,7 @@ def test_whole_weights_give_the_share_of_repeated_events() -> None:
     found = calibrate(events, background_efficiency=0.1)
     above = np.repeat(events.score, times) >= found.threshold
     assert found.measured.value == pytest.approx(above.mean())
-    assert found.n_effective == pytest.approx(times.sum() ** 2 / (times**2).sum())
+    assert found.survival.n_effective == pytest.approx(times.sum() ** 2 / (times**2).sum())
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -121,7 +121,7 @@ def test_p_values_of_the_shipped_detector_are_uniform_on_background() -> None:
     assert weight.max() > 5 * weight.min()  # the sample is a mixture by weight: so are its p-values
     n_effective = weight.sum() ** 2 / (weight**2).sum()
     for wanted in (0.05, 0.1, 0.25, 0.5, 0.75, 0.9):
-        error = np.sqrt(wanted * (1 - wanted) * (1 / n_effective + 1 / found.n_effective))
+        error = np.sqrt(wanted * (1 - wanted) * (1 / n_effective + 1 / found.survival.n_effective))
         assert np.average(value <= wanted, weights=weight) == pytest.approx(wanted, abs=4 * error)
 
 

@@ -63,26 +63,14 @@ class RankedScores:
             cumulated = np.concatenate([[0.0], np.cumsum(np.bincount(others, weights, len(self.value)))])
             return np.asarray((cumulated[which] + cumulated[which + 1]) / 2 / cumulated[-1])
 
-        return Placements(
-            below(of_signal[0], *of_background),
-            1 - below(of_background[0], *of_signal),
-            of_signal[1],
-            of_background[1],
-        )
+        signal, background = below(of_signal[0], *of_background), 1 - below(of_background[0], *of_signal)
+        return Placements(signal, background, of_signal[1], of_background[1])
 
 
 def check_scores(
     score: npt.NDArray[Any], is_signal: npt.NDArray[np.bool_], weight: npt.NDArray[Any] | None
 ) -> tuple[FloatArray, npt.NDArray[np.bool_], FloatArray]:
-    """Give scores, labels and weights as arrays.
-
-    Raises
-    ------
-    BadDataError
-        If scores or weights are not finite, or the weights of a class do not add up to a positive number.
-    UsageError
-        If all events are of one class.
-    """
+    """Give scores, labels and weights as arrays; refuse what is not finite, one class alone and weights that vanish."""
     score, is_signal = np.asarray(score, np.float64), np.asarray(is_signal, np.bool_)
     weight = np.ones(len(score)) if weight is None else np.asarray(weight, np.float64)
     if not len(score) == len(is_signal) == len(weight):
@@ -123,18 +111,17 @@ class Roc:
         if ranked.weight.min() < 0:
             raise BadDataError("some weights are negative: efficiencies can then fall with the threshold")
 
-        def above(which: npt.NDArray[np.intp], weights: FloatArray) -> FloatArray:
-            sums = np.cumsum(np.bincount(which, weights, len(ranked.value))[::-1])
-            return np.concatenate([[0.0], sums])
-
         def efficiency(chosen: npt.NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
-            which, weights = ranked.place[chosen], ranked.weight[chosen]
-            sums = above(which, weights)
-            return sums / sums[-1], above(which, weights**2) / sums[-1] ** 2
+            place, weights = ranked.place[chosen], ranked.weight[chosen]
+            sums, squares = (
+                np.append(0.0, np.cumsum(np.bincount(place, weights**power, len(ranked.value))[::-1]))
+                for power in (1, 2)
+            )
+            return sums / sums[-1], squares / sums[-1] ** 2
 
         signal_efficiency, signal_variance = efficiency(ranked.is_signal)
         background_efficiency, background_variance = efficiency(~ranked.is_signal)
-        threshold = np.concatenate([[np.inf], ranked.value[::-1]])
+        threshold = np.append(np.inf, ranked.value[::-1])
         return cls(background_efficiency, signal_efficiency, threshold, background_variance, signal_variance)
 
     @property
@@ -164,18 +151,13 @@ class Roc:
 
 
 def roc_curve(score: npt.NDArray[Any], is_signal: npt.NDArray[np.bool_], weight: npt.NDArray[Any] | None = None) -> Roc:
-    """Efficiencies at all thresholds; between two points the curve is straight, as if ties were broken at random.
+    """Efficiencies at all thresholds; with negative weights, an error: the curve is then no function.
+
+    Between two points the curve is straight, as if ties were broken at random.
 
     >>> roc = roc_curve(np.array([1, 2, 2, 3]), np.array([False, False, True, True]))
     >>> roc.threshold, roc.background_efficiency, roc.signal_efficiency
     (array([inf,  3.,  2.,  1.]), array([0. , 0. , 0.5, 1. ]), array([0. , 0.5, 1. , 1. ]))
-
-    Raises
-    ------
-    BadDataError
-        If scores are not finite, or weights are negative (the curve is then no function) or all zero.
-    UsageError
-        If all events are of one class.
     """
     return Roc.of(RankedScores.of(score, is_signal, weight))
 

@@ -20,11 +20,11 @@ from unmask.scores.score_table import Scores, concatenate_scores, origin_of_file
 from unmask.tables import TableKind, TableWriter, table_files
 
 KIND = "calibration"
-_P_VALUES = ("p_value", "p_value_low", "p_value_high")
+_NUMBERS = ("score", "p_value", "p_value_low", "p_value_high")
 FLAGGED_TABLE = TableKind(
     "flagged events",
     version=1,
-    columns=IDENTITY_TYPES | dict.fromkeys(("score", *_P_VALUES), pa.float64()),
+    columns=IDENTITY_TYPES | dict.fromkeys(_NUMBERS, pa.float64()),
     dictionaries=("file", "process", "label", "weight"),
 )
 
@@ -83,11 +83,6 @@ class Calibration:
             f"on {len(self.event_key):,} events; target {self.target:g})"
         )
 
-    @property
-    def n_effective(self) -> float:
-        """Effective number of background events."""
-        return self.survival.n_effective
-
     def p_values(self, scores: Scores | npt.NDArray[np.float64]) -> tuple[FloatArray, FloatArray, FloatArray]:
         """P-values (n_events,) with the lower and upper ends of their intervals; see :class:`Survival`."""
         score = scores.score if isinstance(scores, Scores) else scores
@@ -105,7 +100,7 @@ class Calibration:
             "threshold": self.threshold,
             "background_efficiency": {"target": self.target, **vars(self.measured)},
             "n_events": len(self.event_key),
-            "n_effective": self.n_effective,
+            "n_effective": self.survival.n_effective,
             "scored_by": vars(self.scored_by),
         }
         save_artifact(
@@ -253,11 +248,11 @@ class Flagged:
         return [f"{n:,} of {self.n_events:,} events {reason}" for reason, n in reasons.items() if n]
 
     def write(self, path: str | Path, *, metadata: dict[str, Json] | None = None) -> None:
-        """Write them as a Parquet table."""
+        """Write them to a Parquet file."""
         with TableWriter(path, FLAGGED_TABLE, {"provenance": metadata or provenance()}) as writer:
             writer.write(self.columns())
 
     def columns(self) -> dict[str, pa.Array]:
-        """The columns of the table."""
-        numbers = zip(("score", *_P_VALUES), (self.scores.score, self.p_value, self.low, self.high), strict=True)
-        return identity_to_arrow(self.scores) | {name: pa.array(values) for name, values in numbers}
+        """The columns of that file."""
+        numbers = (self.scores.score, self.p_value, self.low, self.high)
+        return identity_to_arrow(self.scores) | dict(zip(_NUMBERS, map(pa.array, numbers), strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from unmask.detectors import load_detector
@@ -19,16 +20,14 @@ CAVEAT = "published: what the paper reports, for other simulated events; compare
 
 def study_tables(evaluation: Evaluation, study: Study) -> list[Table]:
     """Test results beside published ones, where there are any, and, if there are several, results of each signal."""
-    table = evaluation.table().only(MAIN)
     title = f"Test results: {study.description} ({evaluation.confidence:.0%} CL)"
+    table = replace(evaluation.table().only(MAIN), title=title)
     if any(row.name in study.published for row in table.rows):
-        columns = tuple(name for column in MAIN for name in (column, "published"))
         rows = []
         for row in table.rows:
             pairs = zip(row.cells, study.published.get(row.name, ("", "", "")), strict=True)
-            rows.append(Row(row.name, tuple(cell for pair in pairs for cell in pair), row.is_untrained))
-        table = Table("", columns, tuple(rows))
-    table = Table(title, table.columns, table.rows)
+            rows.append(replace(row, cells=tuple(cell for pair in pairs for cell in pair)))
+        table = Table(title, tuple(name for column in MAIN for name in (column, "published")), tuple(rows))
     return [table, _signals_table(evaluation)] if len(evaluation.signals) > 1 else [table]
 
 
@@ -51,13 +50,7 @@ def _signals_table(evaluation: Evaluation) -> Table:
 
 
 def cost_table(models: Mapping[str, Path]) -> Table:
-    """Parameters, epochs and seconds of training of all detectors with a network, and of their VQ-VAEs.
-
-    Parameters
-    ----------
-    models
-        Folders of detectors, by their names.
-    """
+    """Parameters, epochs and seconds of training of detectors with a network, by their folders, and of their VQ-VAEs."""
     rows = []
     for name, folder in models.items():
         detector = load_detector(folder)
