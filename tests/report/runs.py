@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
@@ -15,8 +14,6 @@ from unmask.scores.score_table import Scores, write_scores
 
 class Explainer:
     """Explains as a detector does: the harder an object, the more it contributes."""
-
-    metadata: ClassVar = {"kind": "toy", "settings": {"hardness": 1}, "fitted_on": None}
 
     def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:
         return [self._explain(events, i) for i in range(len(events))]
@@ -85,5 +82,5 @@ def write_run(
         most = MostAnomalous(n_explained)
         most.add(events, score)
         detector = explainer or Explainer()
-        write_explanations(path, most, detector.explain(most.events), detector=detector.metadata)
+        write_explanations(path, most, detector.explain(most.events))
     return path

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 from tests.report.runs import write_run
-from unmask.artifacts import MANIFEST, Artifact, save_artifact, sha256_of_file
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.evaluate import evaluate
 from unmask.events.event_set import EventSet, concatenate_events
@@ -175,21 +173,17 @@ def test_warnings_come_before_the_numbers_and_remarks_after(make_events: MakeEve
     assert "a remark" not in before
 
 
-@pytest.mark.parametrize("n_explained", [0, 10])
-def test_settings_are_those_of_the_model_that_gave_the_scores(
-    make_events: MakeEvents, tmp_path: Path, n_explained: int
-) -> None:
-    training = {"seed": 17, "max_epochs": 3}
-    for name in ("one", "other"):
-        lut = Artifact("lut", {"n_bins": 5 if name == "one" else 6})
-        save_artifact(
-            tmp_path / "models" / name,
-            Artifact("masked-token", {"hidden": 64, "training": training}, {}, {"fitted_on": {"n_train": 9}}),
-            parts={"tokenizer": lambda folder, lut=lut: save_artifact(folder, lut)},
-        )
-    facts = {"model": sha256_of_file(tmp_path / "models" / "one" / MANIFEST), "detector": "masked-token"}
-    path = write_run(tmp_path / "scores" / "run.parquet", make_events, n_explained=n_explained, provenance=facts)
-    write_report([path], tmp_path / "report.html")
+def test_settings_are_those_that_the_scores_tell(make_events: MakeEvents, tmp_path: Path) -> None:
+    metadata: dict[str, object] = {
+        "detector": "masked-token",
+        "settings": {"hidden": 64, "training": {"seed": 17}},
+        "tokenizer": {"kind": "lut", "settings": {"n_bins": 5}},
+        "fitted_on": {"n_train": 9},
+    }
+    told = write_run(tmp_path / "told.parquet", make_events, provenance=metadata)
+    plain = tmp_path / "plain.csv"
+    plain.write_text("score,label\n1,0\n2,1\n3,1\n")
+    write_report([told, plain], tmp_path / "report.html")
     rows = Page((tmp_path / "report.html").read_text()).rows
     for row in (
         ["detector", "masked-token"],
@@ -197,15 +191,10 @@ def test_settings_are_those_of_the_model_that_gave_the_scores(
         ["settings training seed", "17"],
         ["tokenizer kind", "lut"],
         ["tokenizer settings n_bins", "5"],
-        ["fitted on n_train", "9"],
+        ["fitted_on n_train", "9"],
+        ["settings", "not known: unmask did not write these scores"],
     ):
         assert row in rows
-    # Without the model, explanations know its settings; else nothing does.
-    shutil.rmtree(tmp_path / "models")
-    write_report([path], tmp_path / "report.html")
-    rows = Page((tmp_path / "report.html").read_text()).rows
-    unknown = ["settings", "not known: the model is not beside the scores"]
-    assert (["settings hardness", "1"] in rows, unknown in rows) == (n_explained > 0, n_explained == 0)
 
 
 def test_unlabelled_events_among_labelled_ones_are_left_out_and_counted(

@@ -154,7 +154,6 @@ def test_a_file_of_explanations_says_what_the_events_are(
         tmp_path / "scores.parquet",
         most,
         detector.explain(most.events),
-        detector={"kind": "masked-token"},
         provenance={"command": "test"},
     )
     assert path == explained_path(tmp_path / "scores.parquet") == tmp_path / "scores.explained.json"
@@ -162,7 +161,6 @@ def test_a_file_of_explanations_says_what_the_events_are(
     content = read_explanations(path)
     assert (content.n_scored, len(content.events)) == (60, 10)
     assert content.provenance == {"command": "test"}
-    assert content.detector["kind"] == "masked-token"
     for rank, event in enumerate(content.events, start=1):
         i = event.row
         assert event.rank == rank
@@ -197,7 +195,7 @@ def test_damaged_files_are_refused_with_the_place(
     most = MostAnomalous(2)
     events = make_events(5)
     most.add(events, detector.score_events(events))
-    path = write_explanations(tmp_path / "scores.parquet", most, detector.explain(most.events), detector={})
+    path = write_explanations(tmp_path / "scores.parquet", most, detector.explain(most.events))
     content = json.loads(path.read_text())
     change(content)
     path.write_text(json.dumps(content))

@@ -118,7 +118,7 @@ def _render(runs: list[Run], content: Content, title: str) -> str:
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     templates = files("unmask.report") / "templates"
     rules, script = ((templates / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
-    made_by = provenance()
+    made_by, unknown = provenance(), {"settings": "not known: unmask did not write these scores"}
     return environment.get_template("report.html").render(
         title=title,
         style=rules,
@@ -128,18 +128,11 @@ def _render(runs: list[Run], content: Content, title: str) -> str:
         scored=[(run.name, len(run.scores)) for run in runs],
         created=made_by["created"],
         version=made_by["packages"]["unmask"],
-        runs=[(run.name, list(_flat(_settings(run)))) for run in runs],
+        runs=[(run.name, list(_flat({"scores": run.path.name} | (run.provenance or unknown)))) for run in runs],
         content=content,
         lists=event_lists(runs),
         data=browser_data(runs),
     )
-
-
-def _settings(run: Run) -> dict[str, Json]:
-    """What is known of the detector of a run, then of its scores."""
-    detector = {"settings": "not known: the model is not beside the scores"} | run.detector
-    kind, fitted_on = (detector.pop(name, None) for name in ("kind", "fitted_on"))
-    return {"detector": kind, **detector, "scores": run.path.name, **run.provenance, "fitted on": fitted_on}
 
 
 def _flat(value: Json, name: str = "") -> Iterator[tuple[str, str]]:

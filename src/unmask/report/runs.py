@@ -1,11 +1,10 @@
-"""Inputs of a report: scores with their provenance, metadata of the detector and explanations."""
+"""Inputs of a report: scores with their provenance and explanations."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from unmask.artifacts import MANIFEST, Json, sha256_of_file
+from unmask.artifacts import Json
 from unmask.errors import BadDataError, UsageError
 from unmask.scores.explanations import Explanations, explained_path, read_explanations
 from unmask.scores.intervals import check_finite
@@ -23,16 +22,12 @@ from unmask.tables import METADATA_KEY, parts_in, table_files
 
 @dataclass(frozen=True)
 class Run:
-    """The scores of one detector, under a name that no other of the report has, and its explained events, if any.
-
-    ``detector`` is what can be known of it: its kind, settings, what it was fitted on, and its parts.
-    """
+    """The scores of one detector, under a name that no other of the report has, and its explained events, if any."""
 
     name: str
     path: Path
     scores: Scores
     provenance: dict[str, Json] = field(default_factory=dict)
-    detector: dict[str, Json] = field(default_factory=dict)
     explanations: Explanations | None = None
 
 
@@ -104,42 +99,12 @@ def _read_run(path: Path, name: str) -> Run:
     except BadDataError as error:
         raise BadDataError(str(error), path=path) from None
     provenance = origin_of_file(table_files(path)[0])
-    detector = _saved_detector(path, provenance.get("model"))
     explained = explained_path(path)
-    if not explained.is_file():
-        return Run(name, path, scores, provenance, detector)
-    explanations = read_explanations(explained)
-    detector = detector or explanations.detector
-    if not explanations.events:
-        return Run(name, path, scores, provenance, detector)
+    explanations = read_explanations(explained) if explained.is_file() else None
+    if not explanations or not explanations.events:
+        return Run(name, path, scores, provenance)
     _check_same_scores(scores, explanations, explained)
-    return Run(name, path, scores, provenance, detector, explanations)
-
-
-def _saved_detector(scores: Path, digest: Json) -> dict[str, Json]:
-    """Metadata of the model that gave the scores, from its manifests: its folder is looked for where it often is.
-
-    That is beside the scores, beside their folder, and in the ``models`` of a study.
-    """
-    folder = scores.resolve().parent
-    for near in (folder, folder.parent, folder.parent / "models"):
-        for path in sorted(near.glob(f"*/{MANIFEST}")):
-            with suppress(OSError):  # what may not be read is somebody else's
-                if sha256_of_file(path) == digest:
-                    return _read_manifests(path)
-    return {}
-
-
-def _read_manifests(path: Path) -> dict[str, Json]:
-    """Kind and settings of a model and, by the names of their folders, of its parts."""
-    manifest = json.loads(path.read_text())
-    parts = {Path(file).parent.as_posix(): path.parent / file for file in manifest["files"] if file.endswith(MANIFEST)}
-    contents = {name: json.loads(part.read_text()) for name, part in parts.items()}
-    return {
-        **{key: manifest[key] for key in ("kind", "settings")},
-        **{name: {key: part[key] for key in ("kind", "settings")} for name, part in contents.items()},
-        "fitted_on": manifest["provenance"].get("fitted_on"),
-    }
+    return Run(name, path, scores, provenance, explanations)
 
 
 def _check_same_scores(scores: Scores, explanations: Explanations, path: Path) -> None:

@@ -118,11 +118,10 @@ class ExplainedEvent:
 
 @dataclass(frozen=True)
 class Explanations:
-    """A file of explanations: the most anomalous of ``n_scored`` events, and metadata of the detector."""
+    """A file of explanations: the most anomalous of ``n_scored`` events."""
 
     format_version: int
     n_scored: int
-    detector: dict[str, Json]
     provenance: dict[str, Json]
     events: list[ExplainedEvent]
 
@@ -171,18 +170,11 @@ def write_explanations(
     most: MostAnomalous,
     explanations: Sequence[Explanation],
     *,
-    detector: Mapping[str, Json],
     provenance: Mapping[str, Json] | None = None,
 ) -> Path:
-    """Write explanations of the events that ``most`` has kept beside the ``scores``, and return the path.
-
-    Parameters
-    ----------
-    detector
-        Metadata: its ``kind``, ``settings``, ``fitted_on`` and, by their names, its parts.
-    """
+    """Write explanations of the events that ``most`` has kept beside the ``scores``, and return the path."""
     events = [_explained(most, i, explanation) for i, explanation in enumerate(explanations)]
-    content = Explanations(FORMAT_VERSION, most.n_scored, dict(detector), dict(provenance or {}), events)
+    content = Explanations(FORMAT_VERSION, most.n_scored, dict(provenance or {}), events)
     path = explained_path(scores)
     with atomic_path(path) as scratch:
         scratch.write_text(json.dumps(asdict(content), ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")

@@ -50,7 +50,7 @@ def _signals_table(evaluation: Evaluation) -> Table:
 
 
 def cost_table(models: Mapping[str, Path]) -> Table:
-    """Parameters, epochs and seconds of training of detectors with a network, by their folders, and of their VQ-VAEs."""
+    """Parameters, epochs and seconds of training of detectors with a network (by their folders) and of VQ-VAEs."""
     rows = []
     for name, folder in models.items():
         detector = load_detector(folder)

@@ -133,20 +133,20 @@ class Scoring:
                 n_trained_on += scores.n_trained_on
                 yield scores
 
-        record = provenance(**self.origin(), **metadata)
+        record = provenance(**self.origin(), **metadata, **_settings(detector))
         explained_path(out).unlink(missing_ok=True)
         n_events = write_scores(out, scored(), provenance=record)
         if self.explain:
             explanations = detector.explain(most.events, device=self.device)
-            write_explanations(out, most, explanations, detector=_metadata(detector), provenance=record)
+            write_explanations(out, most, explanations, provenance=record)
         return Written(n_events, n_trained_on)
 
 
-def _metadata(detector: Detector) -> dict[str, Json]:
+def _settings(detector: Detector) -> dict[str, Json]:
+    """Settings of a detector and its tokenizer, so that scores tell what made them without the model."""
     tokenizer = getattr(detector, "tokenizer", None)
     of_tokenizer = {"tokenizer": {"kind": tokenizer.kind, "settings": tokenizer.settings()}} if tokenizer else {}
-    made_by = {"kind": detector.kind, "settings": detector.settings(), "fitted_on": detector.fitted_on_}
-    return made_by | of_tokenizer
+    return {"settings": detector.settings(), **of_tokenizer, "fitted_on": detector.fitted_on_}
 
 
 @lru_cache(maxsize=4)
