@@ -5,7 +5,7 @@ import pytest
 
 from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.tokenizers.vqvae import VQVAETokenizer
-from unmask.tuning.space import SCHEDULES, SPACES, set_parameters, suggest
+from unmask.tuning.space import SCHEDULES, SPACES, changes_for, suggest
 from unmask.workflow.settings import load_settings, preset_names
 
 MASKED_TOKEN = [name for name in preset_names() if load_settings(name).detector["kind"] == MaskedTokenDetector.kind]
@@ -42,8 +42,7 @@ def test_every_draw_can_be_trained(target: str, name: str) -> None:
         for parameter, value in parameters.items():
             assert value in space[parameter]
             drawn[parameter].add(value)
-        changes = set_parameters({}, parameters)
-        changed = preset.with_changes({"tokenizer": changes} if target == "tokenizer" else changes, {})
+        changed = preset.with_changes(changes_for(target, parameters), {})
         if target == "detector":
             changed.new_detector()
         else:

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from unmask.cli import options
 from unmask.cli.console import note, show, show_json
-from unmask.cli.options import JsonOption, OutFile, OutFolder
 from unmask.errors import UsageError
 
 ScoresFiles = Annotated[list[Path], typer.Argument(metavar="SCORES...", help="Files that unmask score wrote.")]
@@ -19,8 +19,8 @@ def calibrate(
         list[Path], typer.Argument(metavar="SCORES...", help="Scores of held-out background, or of a control region.")
     ],
     background_efficiency: Annotated[float, typer.Option(help="Background efficiency above the threshold.")] = 0.01,
-    out: OutFolder = Path("calibration"),
-    json: JsonOption = False,
+    out: options.OutFolder = Path("calibration"),
+    json: options.Json = False,
 ) -> None:
     """Choose the threshold for a background efficiency, and keep what turns scores into p-values.
 
@@ -52,9 +52,9 @@ def calibrate(
 def flag(
     calibration: Annotated[Path, typer.Argument(metavar="CALIBRATION", help="Folder that unmask calibrate wrote.")],
     scores: ScoresFiles,
-    out: OutFile = Path("flagged.parquet"),
+    out: options.OutFile = Path("flagged.parquet"),
     csv: Annotated[bool, typer.Option("--csv", help="The same as text, next to OUT.")] = False,
-    json: JsonOption = False,
+    json: options.Json = False,
 ) -> None:
     """Write the events above the calibrated threshold with their p-values, the least likely first."""
     import pyarrow as pa
@@ -106,7 +106,7 @@ def combine(
         Literal["average", "and", "or", "product"],
         typer.Option(help="Rule for p-values; and: all must be small; or: one is enough."),
     ] = "product",
-    out: OutFile = Path("combined.parquet"),
+    out: options.OutFile = Path("combined.parquet"),
 ) -> None:
     """Combine scores of several detectors into one score per event.
 

@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -79,18 +71,3 @@ def working(text: str) -> Iterator[Callable[[float], None]]:
         note(f"{text} ...")
     with progress_bar(text) as progress:
         yield progress
-
-
-@contextmanager
-def byte_bars() -> Iterator[Callable[[str, int, int], None]]:
-    """Show a bar for each file on its way; call what it gives with name, bytes here and bytes in all."""
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, disable=not err.is_terminal) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def update(name: str, n_bytes: int, size: int) -> None:
-            if name not in tasks:
-                tasks[name] = bars.add_task(name, total=size)
-            bars.update(tasks[name], completed=n_bytes)
-
-        yield update

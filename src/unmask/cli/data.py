@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unmask.cli.console import byte_bars, note, note_problems, progress_bar, show, show_json, show_table
-from unmask.cli.options import JsonOption, OutFolder, reads_events
+from unmask.cli import options
+from unmask.cli.console import note, note_problems, progress_bar, show, show_json, show_table
 from unmask.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ app = typer.Typer(no_args_is_help=True, help="Inspect event files; convert, spli
 
 
 @app.command()
-@reads_events
+@options.reads_events
 def inspect(
     sources: Sources,
     figure: Annotated[
         Path | None, typer.Option(help="Figure of multiplicity, pT, MET and HT: png, pdf or svg.")
     ] = None,
-    json: JsonOption = False,
+    json: options.Json = False,
 ) -> None:
     """Count events, processes, multiplicities, MET and HT, cut events and problems of event files.
 
@@ -86,7 +86,7 @@ def _show(files: list[Path], summary: dict[str, Any]) -> None:
 
 
 @app.command()
-@reads_events
+@options.reads_events
 def convert(
     sources: Sources,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Parquet file to write.")],
@@ -107,10 +107,10 @@ def convert(
 
 
 @app.command()
-@reads_events
+@options.reads_events
 def split(
     sources: Sources,
-    out: OutFolder,
+    out: options.OutFolder,
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
     fractions: Annotated[
         tuple[float, float, float], typer.Option(help="Fractions of training, validation and test.")
@@ -162,7 +162,8 @@ def download(
     if show_list:
         show_table(study, ("file", "checksum"), list_study(study, directory=directory, pattern=pattern).items())
         return
-    with byte_bars() as update:
+    with progress_bar("downloading") as bar:
+        update = lambda _name, n_bytes, size: bar(n_bytes / max(size, 1))  # noqa: E731
         paths = download_study(study, directory=directory, pattern=pattern, progress=update)
     for path in paths:
         show(str(path))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from unmask.cli import options
 from unmask.cli.console import note, show, show_json, working
-from unmask.cli.options import JsonOption
 from unmask.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def evaluate(
     channel: Annotated[
         Literal["1", "2a", "2b", "3"] | None, typer.Option(help="Dark Machines channel in leaderboard.csv.")
     ] = None,
-    json: JsonOption = False,
+    json: options.Json = False,
 ) -> None:
     """Measure how well scores separate signal from background, beside untrained baseline scores, with 95% intervals.
 

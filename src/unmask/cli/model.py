@@ -7,18 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from unmask.cli import options
 from unmask.cli.console import IS_FIRST_PROCESS, note, note_problems, progress_bar, show
-from unmask.cli.options import (
-    DeviceOption,
-    OutFolder,
-    SeedOption,
-    SetOption,
-    ValidationOption,
-    parse_settings,
-    read_training_events,
-    reads_events,
-    run_folder_of,
-)
 from unmask.errors import UsageError, require
 
 if TYPE_CHECKING:
@@ -26,18 +16,18 @@ if TYPE_CHECKING:
     from unmask.workflow.sources import Sources
 
 
-@reads_events
+@options.reads_events
 def train(
     sources: Sources,
-    out: OutFolder,
+    out: options.OutFolder,
     preset: Annotated[str, typer.Option(help="Preset, kind of detector, or TOML file (see: unmask list).")] = "default",
     tokenizer: Annotated[
         Path | None, typer.Option(help="Folder of a fitted tokenizer [default: one is fitted].")
     ] = None,
-    settings: SetOption = None,
-    validation: ValidationOption = None,
-    seed: SeedOption = 0,
-    device: DeviceOption = "auto",
+    settings: options.Settings = None,
+    validation: options.Validation = None,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="TensorBoard files in OUT.run.")] = False,
 ) -> None:
     """Train a detector on background events; signal is refused.
@@ -55,7 +45,7 @@ def train(
     from unmask.workflow.fit import fit_detector
     from unmask.workflow.settings import load_settings
 
-    changes = parse_settings(settings)
+    changes = options.parse_settings(settings)
     if tokenizer and "tokenizer" in changes:
         raise UsageError("--tokenizer is fitted already; leave out --set tokenizer...")
     chosen = load_settings(preset, changes, seed=seed, device=device)
@@ -64,8 +54,8 @@ def train(
     fitted = load_tokenizer(tokenizer) if tokenizer else None
     chosen.new_detector(fitted)  # mistakes in settings are found before events are read
     check_can_save(out)
-    events, held_out = read_training_events(sources, validation, seed)
-    run_folder = run_folder_of(out)
+    events, held_out = options.read_training_events(sources, validation, seed)
+    run_folder = options.run_folder_of(out)
     watch = training_line(run_folder if tensorboard and IS_FIRST_PROCESS else None)
     detector = fit_detector(chosen, events, held_out, tokenizer=fitted, run_folder=run_folder, watch=watch)
     if IS_FIRST_PROCESS:
@@ -82,7 +72,7 @@ def train(
     show(f"{result} -> {out}")
 
 
-@reads_events
+@options.reads_events
 def score(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a detector, or sample:gluino-model.")],
     sources: Sources,
@@ -94,7 +84,7 @@ def score(
         str | None, typer.Option("--score", help="Reduction of token losses: mean, mean-real, sum or max.")
     ] = None,
     explain: Annotated[int, typer.Option(min=0, metavar="N", help="Number of most anomalous events to explain.")] = 0,
-    device: DeviceOption = "auto",
+    device: options.Device = "auto",
     dask: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Dask cluster: tcp://HOST:8786, or local:2 for 2 processes.")
     ] = None,

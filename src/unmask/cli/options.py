@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
+import re
 import tomllib
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -25,16 +25,16 @@ Label = Literal["background", "signal", "unknown"]
 LABELS: dict[Label, int] = {"background": 0, "signal": 1, "unknown": -1}
 FIGURE_FORMATS = "Format of the figures: png, pdf or svg."
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 OutFile = Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")]
 OutFolder = Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")]
-SetOption = Annotated[
+Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Changed setting, such as training.max_epochs=20 (repeatable)."),
 ]
-SeedOption = Annotated[int, typer.Option(help="Seed of the split and of the training.")]
-DeviceOption = Annotated[str, typer.Option(help="Device: auto, cpu or cuda.")]
-ValidationOption = Annotated[
+Seed = Annotated[int, typer.Option(help="Seed of the split and of the training.")]
+Device = Annotated[str, typer.Option(help="Device: auto, cpu or cuda.")]
+Validation = Annotated[
     list[Path] | None, typer.Option(help="Validation events; by default FILE... are split 80/10/10 (repeatable).")
 ]
 
@@ -113,43 +113,28 @@ def reads_events(command: Callable[..., None], without: Collection[str] = ()) ->
 
 def _parse_selection(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Turn ``jet.min_pt_gev=30`` into ``{"jet": {"min_pt_gev": 30}}``."""
-    selection: dict[str, dict[str, Any]] = {}
     for text in texts:
-        name, equals, value = text.partition("=")
-        obj, dot, key = name.partition(".")
-        if not (equals and dot and obj and key):
+        if not re.fullmatch(r"\w+\.\w+=.*", text):
             raise UsageError(f"--select {text!r}: expected OBJECT.CUT=VALUE, such as jet.min_pt_gev=30")
-        try:
-            parsed = json.loads(value)
-        except ValueError:
-            parsed = value
-        selection.setdefault(obj, {})[key] = parsed
-    return selection
+    return parse_settings(list(texts))
 
 
 def parse_settings(texts: list[str] | None) -> dict[str, Any]:
     """Turn ``a=1 b.c=x`` into ``{"a": 1, "b": {"c": "x"}}``; values are TOML, or else words."""
-    from unmask.workflow.settings import GROUPS
+    from unmask.workflow.settings import GROUPS, nested
 
     settings: dict[str, Any] = {}
     for text in texts or []:
         name, equals, value = text.partition("=")
-        *tables, key = name.split(".")
         if not (name and equals):
             raise UsageError(f"--set {text!r}: expected NAME=VALUE, such as n_bins=5")
-        if key in GROUPS:
+        if (key := name.split(".")[-1]) in GROUPS:
             raise UsageError(f"--set {text}: {key} is a group; expected {name}.SETTING=VALUE")
         try:
-            parsed = tomllib.loads(f"value = {value}")["value"]
+            settings[name] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
-            parsed = value
-        table = settings
-        for part in tables:
-            table = table.setdefault(part, {})
-            if not isinstance(table, dict):
-                raise UsageError(f"--set {text!r}: {part} has been given a value of its own")
-        table[key] = parsed
-    return settings
+            settings[name] = value
+    return nested(settings)
 
 
 def read_training_events(sources: Sources, validation: Sequence[Path] | None, seed: int) -> tuple[EventSet, EventSet]:

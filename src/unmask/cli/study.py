@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from unmask.cli import options
 from unmask.cli.console import note, show, show_table
-from unmask.cli.options import DeviceOption, OutFolder, SeedOption, SetOption, parse_settings, reads_events
 from unmask.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ app = typer.Typer(no_args_is_help=True, help="From event files to a report in on
 
 
 @app.command()
-@functools.partial(reads_events, without=("files", "process", "label", "signal_process"))
+@functools.partial(options.reads_events, without=("files", "process", "label", "signal_process"))
 def run(
     sources: Sources,
-    out: OutFolder,
+    out: options.OutFolder,
     study: Annotated[
         str | None, typer.Argument(metavar="STUDY", help="four-top or gluino; omit it for files of your own.")
     ] = None,
@@ -41,12 +41,12 @@ def run(
     only: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="Detectors to train, such as default,lut-456 [default: all].")
     ] = None,
-    settings: SetOption = None,
+    settings: options.Settings = None,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Maximum epochs per training; sets the cosine schedule's length.")
     ] = None,
-    seed: SeedOption = 1,
-    device: DeviceOption = "auto",
+    seed: options.Seed = 1,
+    device: options.Device = "auto",
     style: Annotated[Literal["plain", "atlas", "cms"], typer.Option(help="Style of the figures.")] = "plain",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List of what would be done, without doing it.")] = False,
 ) -> None:
@@ -83,7 +83,7 @@ def run(
     files.check()
     names = [name.strip() for name in only.split(",")] if only else None
     shared = {"seed": seed, "device": device} | ({"max_epochs": epochs} if epochs else {})
-    detectors = choose_detectors(chosen, names, parse_settings(settings), **shared)
+    detectors = choose_detectors(chosen, names, options.parse_settings(settings), **shared)
     current = StudyRun(out, chosen, detectors, files, seed, device, StudyProgress(), style)
     current.check()
     planned = plan(current.stages, current.ledger)

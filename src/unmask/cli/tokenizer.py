@@ -7,21 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from unmask.cli import options
 from unmask.cli.console import IS_FIRST_PROCESS, note_problems, progress_bar, show, show_json, show_table
-from unmask.cli.options import (
-    FIGURE_FORMATS,
-    DeviceOption,
-    JsonOption,
-    OutFile,
-    OutFolder,
-    SeedOption,
-    SetOption,
-    ValidationOption,
-    parse_settings,
-    read_training_events,
-    reads_events,
-    run_folder_of,
-)
 from unmask.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,17 +20,17 @@ TokenizerArgument = Annotated[Path, typer.Argument(metavar="TOKENIZER", help="Fo
 
 
 @app.command()
-@reads_events
+@options.reads_events
 def fit(
     sources: Sources,
-    out: OutFolder,
+    out: options.OutFolder,
     preset: Annotated[
         str, typer.Option(help="Preset, lookup-table or vqvae, or TOML file (see: unmask list).")
     ] = "lookup-table",
-    settings: SetOption = None,
-    validation: ValidationOption = None,
-    seed: SeedOption = 0,
-    device: DeviceOption = "auto",
+    settings: options.Settings = None,
+    validation: options.Validation = None,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
 ) -> None:
     """Fit a tokenizer on background events; signal is refused.
 
@@ -54,11 +41,11 @@ def fit(
     from unmask.workflow.fit import fit_tokenizer
     from unmask.workflow.settings import load_settings
 
-    chosen = load_settings(preset, {"tokenizer": parse_settings(settings)}, seed=seed, device=device)
+    chosen = load_settings(preset, {"tokenizer": options.parse_settings(settings)}, seed=seed, device=device)
     chosen.new_tokenizer()  # mistakes in settings are found before events are read
     check_can_save(out)
-    events = read_training_events(sources, validation, seed)
-    tokenizer = fit_tokenizer(chosen, *events, run_folder=run_folder_of(out), watch=training_line())
+    events = options.read_training_events(sources, validation, seed)
+    tokenizer = fit_tokenizer(chosen, *events, run_folder=options.run_folder_of(out), watch=training_line())
     if IS_FIRST_PROCESS:
         tokenizer.save(out)
     if tokenizer.kind == "vqvae":
@@ -70,8 +57,8 @@ def fit(
 
 
 @app.command()
-@reads_events
-def encode(tokenizer: TokenizerArgument, sources: Sources, out: OutFile) -> None:
+@options.reads_events
+def encode(tokenizer: TokenizerArgument, sources: Sources, out: options.OutFile) -> None:
     """Turn events into tokens, in bounded memory, and write them with the events' identity."""
     from unmask.artifacts import MANIFEST, provenance, sha256_of_file
     from unmask.io.sample import resolve
@@ -94,9 +81,9 @@ def show_(
         list[Path] | None, typer.Option(help="Labeled signal and background events to draw (repeatable).")
     ] = None,
     figures: Annotated[Path | None, typer.Option(help="Folder for the figures of --events.")] = None,
-    format_: Annotated[str, typer.Option("--figure-format", help=FIGURE_FORMATS)] = "png",
+    format_: Annotated[str, typer.Option("--figure-format", help=options.FIGURE_FORMATS)] = "png",
     limit: Annotated[int, typer.Option(min=1, help="Number of tokens to show.")] = 20,
-    json: JsonOption = False,
+    json: options.Json = False,
 ) -> None:
     """Show the bins or the codebook, and what each token means in words.
 

@@ -8,18 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from unmask.cli import options
 from unmask.cli.console import note, show, show_json, show_table
-from unmask.cli.options import (
-    FIGURE_FORMATS,
-    DeviceOption,
-    JsonOption,
-    SeedOption,
-    SetOption,
-    ValidationOption,
-    parse_settings,
-    read_training_events,
-    reads_events,
-)
 from unmask.errors import UsageError, require
 
 if TYPE_CHECKING:
@@ -37,14 +27,14 @@ _PRESETS = {"tokenizer": "gluino-vq-512", "detector": "gluino-lut-456"}
 
 
 @app.command()
-@reads_events
+@options.reads_events
 def run(
     target: Annotated[Literal["tokenizer", "detector"], typer.Argument(help="Part of the preset to tune.")],
     sources: Sources,
     preset: Annotated[
         str | None, typer.Option(help="Preset or TOML file [default: gluino-vq-512 or gluino-lut-456].")
     ] = None,
-    settings: SetOption = None,
+    settings: options.Settings = None,
     tokenizer: Annotated[
         Path | None, typer.Option(help="Folder of the preset's fitted tokenizer; a VQ-VAE needs it.")
     ] = None,
@@ -61,12 +51,12 @@ def run(
         int | None, typer.Option(min=1, help="Maximum epochs of a trial [default: the preset's].")
     ] = None,
     events: Annotated[int | None, typer.Option(min=1, help="Training events to use, drawn by --seed.")] = None,
-    validation: ValidationOption = None,
+    validation: options.Validation = None,
     pruner: Annotated[
         Literal["median", "hyperband", "none"], typer.Option(help="Rule to stop trials that fall behind.")
     ] = "median",
-    seed: SeedOption = 0,
-    device: DeviceOption = "auto",
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
 ) -> None:
     """Tune the VQ-VAE tokenizer or the masked-token detector of a preset.
 
@@ -83,7 +73,7 @@ def run(
     from unmask.tuning.scan import Plan, Scan, open_storage, storage_errors
     from unmask.workflow.settings import load_settings
 
-    chosen = load_settings(preset or _PRESETS[target], parse_settings(settings))
+    chosen = load_settings(preset or _PRESETS[target], options.parse_settings(settings))
     fitted = _fitted(tokenizer, chosen) if tokenizer else None
     digest = sha256_of_file(tokenizer / MANIFEST)[:16] if tokenizer else None
     plan = Plan(target=target, settings=chosen, max_epochs=epochs, tokenizer=digest)
@@ -91,7 +81,7 @@ def run(
     if storage is None and out is None:
         raise UsageError("no place for the study: give --out FOLDER, or --storage journal.log or a URL")
     where = storage or str(Path(out or "") / "journal.log")
-    train, held_out = read_training_events(sources, validation, seed)
+    train, held_out = options.read_training_events(sources, validation, seed)
     if events is not None and events < len(train):
         import numpy as np
 
@@ -119,12 +109,12 @@ def show_(
     study: Annotated[str | None, typer.Option(help="Name of the study, if there are several.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Number of trials, the best first.")] = 10,
     figures: Annotated[Path | None, typer.Option(help="Folder for figures of the scan.")] = None,
-    format_: Annotated[str, typer.Option("--figure-format", help=FIGURE_FORMATS)] = "png",
+    format_: Annotated[str, typer.Option("--figure-format", help=options.FIGURE_FORMATS)] = "png",
     preset: Annotated[
         Path | None, typer.Option(help="TOML file for the best trial, for: unmask train --preset.")
     ] = None,
     trial: Annotated[int | None, typer.Option(help="Number of a trial for --preset [default: the best].")] = None,
-    json: JsonOption = False,
+    json: options.Json = False,
 ) -> None:
     """Show the best trials of a scan, also while it runs; draw them, or write one as a preset."""
     _quiet_optuna()

@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 from unmask.artifacts import atomic_path
 from unmask.errors import UsageError, require
 from unmask.tuning.scan import Plan
-from unmask.tuning.space import set_parameters
+from unmask.tuning.space import changes_for
 from unmask.workflow.settings import Settings
 
 #: Complete trials needed for importances.
@@ -100,8 +100,7 @@ def best_settings(study: optuna.Study, number: int | None = None) -> Settings:
     if not chosen:
         raise UsageError(f"study {study.study_name!r} has no complete trial {number}; the best is {trials[0].number}")
     trial, plan = chosen[0], Plan.of(study)
-    changes = set_parameters({}, trial.params)
-    best = plan.settings.with_changes({"tokenizer": changes} if plan.target == "tokenizer" else changes, {})
+    best = plan.settings.with_changes(changes_for(plan.target, trial.params), {})
     description = (
         f"{best.name} with the {plan.target} of trial {trial.number} of study {study.study_name}: "
         f"validation loss {trial.value:.5g}"

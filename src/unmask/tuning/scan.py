@@ -22,7 +22,7 @@ from unmask.events.event_set import EventSet
 from unmask.tokenizers import Tokenizer
 from unmask.tokenizers.base import check_background
 from unmask.training import EpochRecord, Reporter, derive_seed
-from unmask.tuning.space import SPACES, Target, describe, set_parameters, suggest
+from unmask.tuning.space import SPACES, Target, changes_for, describe, suggest
 from unmask.workflow.fit import fit_detector, fit_tokenizer
 from unmask.workflow.settings import Settings, load_settings, preset_names
 
@@ -243,9 +243,7 @@ class Scan:
         shared: dict[str, Any] = {"seed": derive_seed(self.seed, "tuning"), "device": self.device}
         if self.plan.max_epochs is not None:
             shared["max_epochs"] = self.plan.max_epochs
-        changes = set_parameters({}, parameters)
-        of_target = {"tokenizer": changes} if self.plan.target == "tokenizer" else changes
-        return self.plan.settings.with_changes(of_target, shared)
+        return self.plan.settings.with_changes(changes_for(self.plan.target, parameters), shared)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from unmask.networks.positional_encoding import POSITIONS
+from unmask.workflow.settings import nested
 
 if TYPE_CHECKING:
     from optuna import Trial
@@ -21,36 +22,19 @@ TARGETS: tuple[Target, ...] = get_args(Target)
 
 
 @dataclass(frozen=True)
-class Choice:
-    """One of a few values."""
-
-    values: tuple[str | int | float, ...]
-
-    def suggest(self, trial: Trial, name: str) -> Any:
-        return trial.suggest_categorical(name, self.values)
-
-    def __contains__(self, value: object) -> bool:
-        return value in self.values
-
-
-@dataclass(frozen=True)
 class Range:
-    """A number from ``low`` to ``high``; a whole number if both are; even in its logarithm with ``log``."""
+    """A number from ``low`` to ``high``; a whole number if both are; uniform in its logarithm with ``log``."""
 
     low: float
     high: float
     log: bool = False
 
-    def suggest(self, trial: Trial, name: str) -> Any:
-        if isinstance(self.low, int) and isinstance(self.high, int):
-            return trial.suggest_int(name, self.low, self.high, log=self.log)
-        return trial.suggest_float(name, self.low, self.high, log=self.log)
-
     def __contains__(self, value: Any) -> bool:
         return bool(self.low <= value <= self.high)
 
 
-Space = Mapping[str, Choice | Range]
+#: By name a range, or the choices.
+Space = Mapping[str, Range | tuple[str | int | float, ...]]
 
 #: Settings of each choice of ``training.schedule``: the published warm-ups and lengths.
 SCHEDULES: dict[str, dict[str, Any]] = {
@@ -71,8 +55,8 @@ SCHEDULES: dict[str, dict[str, Any]] = {
 SPACES: dict[Target, Space] = {
     "tokenizer": {
         "latent": Range(4, 16),
-        "hidden": Choice((32, 64, 128)),
-        "n_heads": Choice((2, 4, 8)),
+        "hidden": (32, 64, 128),
+        "n_heads": (2, 4, 8),
         "n_blocks": Range(1, 5),
         "alpha": Range(0.05, 5.0, log=True),
         "beta": Range(0.01, 1.0, log=True),
@@ -81,37 +65,40 @@ SPACES: dict[Target, Space] = {
     },
     "detector": {
         "dropout": Range(0.0, 0.3),
-        "position": Choice(POSITIONS),
-        "ffn_expansion": Choice((1, 2, 4)),
+        "position": POSITIONS,
+        "ffn_expansion": (1, 2, 4),
         "training.learning_rate": Range(1e-5, 5e-3, log=True),
-        "training.schedule": Choice(tuple(SCHEDULES)),
-        "training.gradient_clip": Choice((1.0, 5.0, 1000.0)),
+        "training.schedule": tuple(SCHEDULES),
+        "training.gradient_clip": (1.0, 5.0, 1000.0),
     },
 }
 
 
 def suggest(space: Space, trial: Trial) -> dict[str, Any]:
     """Draw all hyper-parameters of a trial."""
-    return {name: entry.suggest(trial, name) for name, entry in space.items()}
+    drawn: dict[str, Any] = {}
+    for name, entry in space.items():
+        if isinstance(entry, tuple):
+            drawn[name] = trial.suggest_categorical(name, entry)
+        elif isinstance(entry.low, int) and isinstance(entry.high, int):
+            drawn[name] = trial.suggest_int(name, entry.low, entry.high, log=entry.log)
+        else:
+            drawn[name] = trial.suggest_float(name, entry.low, entry.high, log=entry.log)
+    return drawn
 
 
 def describe(space: Space) -> dict[str, Any]:
-    """The space as JSON, by which a study is recognised."""
-    return {name: {"type": type(entry).__name__, **asdict(entry)} for name, entry in space.items()}
+    """Describe the space as JSON, by which a study is recognized."""
+    return {name: entry if isinstance(entry, tuple) else asdict(entry) for name, entry in space.items()}
 
 
-def set_parameters(table: dict[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Set the hyper-parameters of a trial in a table of settings, and return it.
+def changes_for(target: Target, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn the hyper-parameters of a trial into changes of settings.
 
-    >>> set_parameters({"training": {"seed": 1}}, {"dropout": 0.1, "training.schedule": "constant"})
-    {'training': {'seed': 1, 'schedule': 'constant'}, 'dropout': 0.1}
+    >>> changes_for("detector", {"dropout": 0.1, "training.schedule": "constant"})
+    {'dropout': 0.1, 'training': {'schedule': 'constant'}}
     """
+    flat: dict[str, Any] = {}
     for name, value in parameters.items():
-        settings = SCHEDULES[value] if name == "training.schedule" else {name: value}
-        for dotted, setting in settings.items():
-            *tables, key = dotted.split(".")
-            inner = table
-            for part in tables:
-                inner = inner.setdefault(part, {})
-            inner[key] = setting
-    return table
+        flat |= SCHEDULES[value] if name == "training.schedule" else {name: value}
+    return {"tokenizer": nested(flat)} if target == "tokenizer" else nested(flat)

@@ -139,6 +139,24 @@ def merged(*tables: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
+def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn dotted names into tables.
+
+    >>> nested({"dropout": 0.1, "training.seed": 1, "training.device": "cpu"})
+    {'dropout': 0.1, 'training': {'seed': 1, 'device': 'cpu'}}
+    """
+    result: dict[str, Any] = {}
+    for name, value in flat.items():
+        *tables, key = name.split(".")
+        table = result
+        for part in tables:
+            table = table.setdefault(part, {})
+            if not isinstance(table, dict):
+                raise UsageError(f"{name}={value}: {part} has been given a value of its own")
+        table[key] = value
+    return result
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file."""
     try:
