@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self, TypeVar
 
@@ -80,13 +80,6 @@ def make_read_only(table: Any) -> None:
         object.__setattr__(table, name, Names(view, column.words) if isinstance(column, Names) else view)
 
 
-def select(table: Table, selection: Selection | int) -> Table:
-    """The same table with some of its events."""
-    if not isinstance(selection, slice) and np.ndim(selection) == 0:
-        raise UsageError(f"{type(table).__name__} is sliced, not indexed: write events[i : i + 1]")
-    return replace(table, **{name: column[selection] for name, column in columns_of(table).items()})
-
-
 def join(tables: Sequence[Table]) -> Table:
     """Tables one after the other; whatever is no column is that of the first."""
     columns = {name: [getattr(table, name) for table in tables] for name in columns_of(tables[0])}
@@ -97,14 +90,66 @@ def join(tables: Sequence[Table]) -> Table:
     return replace(tables[0], **joined)
 
 
-def equal(table: Any, other: Any) -> bool:
-    """Whether every column holds the same values."""
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class EventTable:
+    """Identity columns, which events, tokens and scores begin with. The arrays are read-only.
 
-    def values(column: Any) -> npt.NDArray[Any]:
-        return column.array() if isinstance(column, Names) else column
+    Attributes
+    ----------
+    row
+        (n_events,) int64: number of the event in its file, from 0. Event ids repeat in real files; ``(file, row)`` does
+        not.
+    event_id
+        (n_events,) int64.
+    file_names, process_names
+        Text columns; :attr:`file` and :attr:`process` give them as arrays of words.
+    label
+        (n_events,) int8: 0 background, 1 signal, -1 unknown.
+    weight
+        (n_events,) float64.
+    """
 
-    pairs = ((column, getattr(other, name)) for name, column in columns_of(table).items())
-    return all(np.array_equal(values(one), values(two)) for one, two in pairs)
+    row: npt.NDArray[np.int64]
+    event_id: npt.NDArray[np.int64]
+    file_names: Names
+    process_names: Names
+    label: npt.NDArray[np.int8]
+    weight: npt.NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        make_read_only(self)
+
+    @property
+    def process(self) -> npt.NDArray[np.str_]:
+        """(n_events,): process names."""
+        return self.process_names.array()
+
+    @property
+    def file(self) -> npt.NDArray[np.str_]:
+        """(n_events,): the file that each event came from."""
+        return self.file_names.array()
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def __getitem__(self, selection: Selection | int) -> Self:
+        if not isinstance(selection, slice) and np.ndim(selection) == 0:
+            raise UsageError(f"{type(self).__name__} is sliced, not indexed: write events[i : i + 1]")
+        return replace(self, **{name: column[selection] for name, column in columns_of(self).items()})
+
+    def chunks(self, n_events: int) -> Iterator[Self]:
+        """Yield consecutive slices of at most ``n_events``."""
+        for start in range(0, len(self), n_events):
+            yield self[start : start + n_events]
+
+    def equals(self, other: Self) -> bool:
+        """Whether every column holds the same values."""
+
+        def values(column: Any) -> npt.NDArray[Any]:
+            return column.array() if isinstance(column, Names) else column
+
+        pairs = ((column, getattr(other, name)) for name, column in columns_of(self).items())
+        return all(np.array_equal(values(one), values(two)) for one, two in pairs)
 
 
 IDENTITY_TYPES: dict[str, pa.DataType] = {
@@ -116,15 +161,15 @@ IDENTITY_TYPES: dict[str, pa.DataType] = {
     "weight": pa.float64(),
 }
 #: The identity columns as attributes.
-IDENTITY_COLUMNS = tuple(f"{name}_names" if kind == WORDS else name for name, kind in IDENTITY_TYPES.items())
+IDENTITY_COLUMNS = tuple(field.name for field in fields(EventTable))
 
 
-def identity_of(events: Any) -> dict[str, Any]:
+def identity_of(events: EventTable) -> dict[str, Any]:
     """The identity columns of events, tokens or scores, by attribute."""
     return {name: getattr(events, name) for name in IDENTITY_COLUMNS}
 
 
-def identity_to_arrow(events: Any) -> dict[str, pa.Array]:
+def identity_to_arrow(events: EventTable) -> dict[str, pa.Array]:
     """The identity columns as they are stored."""
     columns = zip(IDENTITY_TYPES, identity_of(events).values(), strict=True)
     return {name: words_to_arrow(one) if isinstance(one, Names) else pa.array(one) for name, one in columns}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.errors import UsageError
-from unmask.events.columns import Names, Selection, equal, join, make_read_only, select
+from unmask.events.columns import EventTable, Names, join, make_read_only
 from unmask.events.objects import IS_B_JET, IS_JET, MAX_OBJECTS, OBJECTS, PADDING_TAG, Unit
 
 BACKGROUND, SIGNAL, UNKNOWN = 0, 1, -1
@@ -33,7 +33,7 @@ def label_code(label: Label | int | str) -> int:
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class EventSet:
+class EventSet(EventTable):
     """Collision events, one row per event, objects padded to ``max_objects`` (18 unless read with more).
 
     Objects are ordered by tag, then by falling pT; an empty slot has tag 0 and zeros. Kinematics are single
@@ -41,17 +41,6 @@ class EventSet:
 
     Attributes
     ----------
-    row
-        (n_events,) int64: number of the event in its file, from 0. Event ids repeat in real files; ``(file, row)`` does
-        not.
-    event_id
-        (n_events,) int64.
-    file_names, process_names
-        Text columns; :attr:`file` and :attr:`process` give them as arrays of words.
-    label
-        (n_events,) int8; 0 background, 1 signal, -1 unknown.
-    weight
-        (n_events,) float64.
     met_mev, met_phi
         (n_events,) float32.
     tag
@@ -62,12 +51,6 @@ class EventSet:
         (n_events,) int16: objects beyond the ``max_objects`` of largest pT, which were cut.
     """
 
-    row: npt.NDArray[np.int64]
-    event_id: npt.NDArray[np.int64]
-    file_names: Names
-    process_names: Names
-    label: npt.NDArray[np.int8]
-    weight: npt.NDArray[np.float64]
     met_mev: npt.NDArray[np.float32]
     met_phi: npt.NDArray[np.float32]
     tag: npt.NDArray[np.uint8]
@@ -230,27 +213,6 @@ class EventSet:
         """Events that had more than ``max_objects`` objects."""
         return int(np.count_nonzero(self.n_dropped))
 
-    @property
-    def process(self) -> npt.NDArray[np.str_]:
-        """(n_events,): process names."""
-        return self.process_names.array()
-
-    @property
-    def file(self) -> npt.NDArray[np.str_]:
-        """(n_events,): the file that each event came from."""
-        return self.file_names.array()
-
-    def __len__(self) -> int:
-        return len(self.row)
-
-    def __getitem__(self, selection: Selection | int) -> EventSet:
-        return select(self, selection)
-
-    def chunks(self, n_events: int) -> Iterator[EventSet]:
-        """Yield consecutive slices of at most ``n_events``."""
-        for start in range(0, len(self), n_events):
-            yield self[start : start + n_events]
-
     def with_max_objects(self, max_objects: int) -> EventSet:
         """Return the same events with another number of slots, at least as many as an event has objects."""
         n_more = max_objects - self.max_objects
@@ -272,10 +234,6 @@ class EventSet:
         signal = set(processes)
         is_signal = np.array([word in signal for word in self.process_names.words], np.int8)
         return replace(self, label=is_signal[self.process_names.code])
-
-    def equals(self, other: EventSet) -> bool:
-        """Whether every column holds the same values."""
-        return equal(self, other)
 
     def __repr__(self) -> str:
         if not len(self):

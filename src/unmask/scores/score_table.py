@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,15 @@ import pyarrow as pa
 
 from unmask.artifacts import Json
 from unmask.errors import BadDataError, MissingExtraError, UsageError
-from unmask.events.columns import IDENTITY_TYPES, Names, identity_from_arrow, identity_of, identity_to_arrow, select
+from unmask.events.columns import (
+    IDENTITY_TYPES,
+    EventTable,
+    Names,
+    Selection,
+    identity_from_arrow,
+    identity_of,
+    identity_to_arrow,
+)
 from unmask.events.event_set import LABEL_NAMES, EventSet
 from unmask.events.fingerprints import TrainingFingerprints
 from unmask.events.observables import OBSERVABLES
@@ -39,7 +47,7 @@ _TYPES: dict[str, pa.DataType] = {name: pa.int16() if one.is_count else pa.float
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class Scores(EventTable):
     """Scores with the identity columns of the events, and what else is known of them.
 
     Attributes
@@ -54,12 +62,6 @@ class Scores:
     """
 
     score: npt.NDArray[np.float64]
-    row: npt.NDArray[np.int64]
-    event_id: npt.NDArray[np.int64]
-    file_names: Names
-    process_names: Names
-    label: npt.NDArray[np.int8]
-    weight: npt.NDArray[np.float64]
     token_loss: npt.NDArray[np.float32] | None = None
     observables: dict[str, npt.NDArray[Any]] | None = None
     was_trained_on: npt.NDArray[np.bool_] | None = None
@@ -81,18 +83,16 @@ class Scores:
             **identity_of(events),
         )
 
-    def __len__(self) -> int:
-        return len(self.score)
-
     def __repr__(self) -> str:
         labels = ", ".join(f"{np.count_nonzero(self.label == at):,} {name}" for at, name in LABEL_NAMES.items())
         values = f"; score {self.score.min():.4g} to {self.score.max():.4g}" if len(self) else ""
         return f"Scores({len(self):,} events: {labels}{values})"
 
-    def __getitem__(self, chosen: npt.NDArray[Any]) -> Scores:
+    def __getitem__(self, selection: Selection | int) -> Self:
         """Some of the events, in a chosen order."""
-        observables = {name: column[chosen] for name, column in (self.observables or {}).items()}
-        return replace(select(self, chosen), observables=observables or None)
+        chosen = EventTable.__getitem__(replace(self, observables=None), selection)
+        observables = {name: column[selection] for name, column in (self.observables or {}).items()}
+        return replace(chosen, observables=observables or None)
 
     @property
     def event_key(self) -> npt.NDArray[np.int64]:

@@ -15,15 +15,12 @@ from unmask.artifacts import Json
 from unmask.errors import ArtifactError, UsageError
 from unmask.events.columns import (
     IDENTITY_TYPES,
-    Names,
-    Selection,
-    equal,
+    EventTable,
     identity_from_arrow,
     identity_of,
     identity_to_arrow,
     join,
     make_read_only,
-    select,
 )
 from unmask.events.event_set import EventSet
 from unmask.tables import TableKind, TableWriter, open_table
@@ -40,26 +37,18 @@ TOKENS_TABLE = TableKind(
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class TokenSet:
-    """Tokenized events, one row an event, with the identity columns of the events. The arrays are read-only.
+class TokenSet(EventTable):
+    """Tokenized events, one row per event, with the identity columns of the events.
 
     Attributes
     ----------
-    tokens : (n_events, sequence) int32
-        0 for padding, else 1 to ``n_codes``.
-    n_codes : int
+    tokens
+        (n_events, sequence) int32: 0 for padding, else 1 to ``n_codes``.
+    n_codes
         Size of the vocabulary, padding not counted.
-    row, event_id, file_names, process_names, label, weight
-        As in :class:`~unmask.events.event_set.EventSet`.
     """
 
     tokens: npt.NDArray[np.int32]
-    row: npt.NDArray[np.int64]
-    event_id: npt.NDArray[np.int64]
-    file_names: Names
-    process_names: Names
-    label: npt.NDArray[np.int8]
-    weight: npt.NDArray[np.float64]
     n_codes: int
 
     def __post_init__(self) -> None:
@@ -82,30 +71,9 @@ class TokenSet:
         """Positions in every event, padding included."""
         return int(self.tokens.shape[1])
 
-    @property
-    def process(self) -> npt.NDArray[np.str_]:
-        """(n_events,): process names."""
-        return self.process_names.array()
-
-    @property
-    def file(self) -> npt.NDArray[np.str_]:
-        """(n_events,): the file that each event came from."""
-        return self.file_names.array()
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-    def __getitem__(self, selection: Selection | int) -> TokenSet:
-        return select(self, selection)
-
-    def chunks(self, n_events: int) -> Iterator[TokenSet]:
-        """Yield consecutive slices of at most ``n_events``."""
-        for start in range(0, len(self), n_events):
-            yield self[start : start + n_events]
-
     def equals(self, other: TokenSet) -> bool:
         """Whether vocabulary, tokens and every identity column are the same."""
-        return self.n_codes == other.n_codes and equal(self, other)
+        return self.n_codes == other.n_codes and EventTable.equals(self, other)
 
     def __repr__(self) -> str:
         return f"TokenSet: {len(self):,} events of {self.sequence_length} tokens, {self.n_codes:,} codes"
