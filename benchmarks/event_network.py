@@ -41,7 +41,7 @@ def run() -> dict[str, float]:
 
 
 def _score(outputs: Callable[[Tensor, Tensor], Tensor], network: SetNetwork, events: EventTensors) -> Tensor:
-    return outputs(network.standardise(*events), events.types).mean()
+    return outputs(network.standardize(*events), events.types).mean()
 
 
 def _train(outputs: Callable[[Tensor, Tensor], Tensor], network: SetNetwork, events: EventTensors) -> None:

@@ -14,8 +14,8 @@ from benchmarks.timing import best_times
 from unmask.events.event_set import BACKGROUND
 from unmask.io.sample import Study, load_sample
 from unmask.networks.masked_token import MaskedTokenTransformer
-from unmask.networks.masked_token_scoring import token_losses, token_losses_plain
-from unmask.networks.positional_encoding import PositionName
+from unmask.networks.masked_token_scoring import reference_token_losses, token_losses
+from unmask.networks.transformer import PositionName
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
 
 #: Study, position encoding, least ratio wanted on a CPU and on CUDA.
@@ -25,7 +25,7 @@ CASES: tuple[tuple[Study, PositionName, dict[str, float]], ...] = (
     ("gluino", "rotary", {"cpu": 2.5}),
 )
 N_EVENTS = 4000
-#: How often the background is scored in a call, how many events the plain way scores, and how many at once.
+#: How often the background is scored in a call; events that the reference implementation scores, and how many at once.
 AMOUNTS = {"cpu": (1, 200, 64), "cuda": (64, 32_000, 2048)}
 
 
@@ -59,13 +59,13 @@ def compare(tokens: torch.Tensor, position: PositionName, name: str, target: flo
     n_copies, n_plain, at_once = AMOUNTS[tokens.device.type]
     many = tokens.repeat(n_copies, 1)
     few = many[:n_plain]
-    plain = partial(token_losses_plain, network, few, n_events_at_once=at_once)
+    plain = partial(reference_token_losses, network, few, n_events_at_once=at_once)
     difference = (token_losses(network, few) - plain()).abs().max().item()
     exact_time, plain_time = best_times(_finished(partial(token_losses, network, many)), _finished(plain))
     wanted = f" (target {target:g})" if target else ""
     return {
         f"{name}: events/s": len(many) / exact_time,
-        f"{name}: times the plain way{wanted}": plain_time / len(few) / (exact_time / len(many)),
+        f"{name}: times the reference implementation{wanted}": plain_time / len(few) / (exact_time / len(many)),
         f"{name}: largest difference (limit 1e-5)": difference,
     }
 

@@ -23,7 +23,7 @@ from unmask.io.sample import load_sample
 from unmask.networks.masked_token import MaskedTokenTransformer
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
 from unmask.training import Reporter, TrainingSettings
-from unmask.training.devices import Precision
+from unmask.training.settings import Precision
 
 N_CODES, HIDDEN, N_HEADS, N_LAYERS, FFN, DROPOUT, BATCH = 456, 64, 4, 2, 128, 0.05, 512
 Step = Callable[[], None]
@@ -114,14 +114,14 @@ def epochs_on_cuda() -> dict[str, float]:
     train = concatenate_events([background] * (150_000 // len(background)))  # as many as the study has
     tokenizer, figures = LookupTableTokenizer(4).fit(background), {}
 
-    def fit(precision: Precision, reporter: Reporter) -> MaskedTokenDetector:
+    def fit(precision: Precision, reporter: Reporter | None) -> MaskedTokenDetector:
         settings = TrainingSettings(max_epochs=6, batch_size=BATCH, device="cuda", precision=precision)
         return MaskedTokenDetector(tokenizer, ffn_expansion=2, training=settings).fit(
             train, background, reporter=reporter
         )
 
     for precision in get_args(Precision):
-        records = fit(precision, Reporter()).history_[1:]  # the first captures the step
+        records = fit(precision, None).history_[1:]  # the first captures the step
         figures[f"cuda, {precision}: events/s in an epoch"] = max(record.events_per_second for record in records)
         figures[f"cuda, {precision}: validation loss after {len(records) + 1} epochs"] = records[-1].validation_loss
     watch = Watch()

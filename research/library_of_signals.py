@@ -24,7 +24,6 @@ import torch
 
 import unmask
 from unmask.detectors.contrast import TRAINING, ContrastDetector
-from unmask.detectors.event_detector import as_numbers
 from unmask.evaluation.metrics import roc_auc
 from unmask.events.event_set import EventSet
 from unmask.events.observables import OBSERVABLES
@@ -113,7 +112,7 @@ def fit(extract: Path, out: Path, name: str, n: int, seed: int, device: str) -> 
     scores = {"train": _observables(train), "validation": _observables(validation)}
     for key, some in _tested(events).items():
         score = detector.score_events(some)
-        network = detector.logits_.minus_log_p_of(as_numbers(detector._outputs(some, device)))
+        network = detector.logits_.minus_log_p_of(detector.network_scores(some, device=device))
         scores[key] = np.stack([score, network, *_observables(some)])
     np.savez(path, **{key: value.astype(np.float32) for key, value in scores.items()})
     return f"{path.name}: {seconds:.0f} s, {len(detector.history_)} epochs"

@@ -145,9 +145,9 @@ def load_artifact(folder: str | Path, kind: str | None = None) -> Artifact:
         raise ArtifactError("is not a manifest of unmask", path=folder / MANIFEST)
     if manifest["format_version"] != FORMAT_VERSION:
         raise ArtifactError(
-            f"format version {manifest['format_version']}; this unmask reads version {FORMAT_VERSION}. Train it again, "
-            "or use the version of unmask that wrote it",
-            path=folder / MANIFEST,
+            f"holds a {manifest.get('kind')} of format version {manifest['format_version']}; this unmask reads version "
+            f"{FORMAT_VERSION}. Train it again, or use the version of unmask that wrote it",
+            path=folder,
         )
     if manifest.get("digest") != _digest(manifest):
         raise ArtifactError("the manifest was changed after it was saved (digest mismatch)", path=folder / MANIFEST)

@@ -34,14 +34,14 @@ def insert(events: EventSet, tags: list[int], *, pt_gev: float, met_gev: float =
 
 
 def added(
-    copier: AlteredCopies, events: EventTensors, tags: list[int], *, pt_gev: float, met_gev: float = 0
+    generator: AlteredCopies, events: EventTensors, tags: list[int], *, pt_gev: float, met_gev: float = 0
 ) -> EventTensors:
     """Add objects of these types and an invisible particle, with these mean pT, to tensors of events."""
     n = len(events.types)
     types = torch.tensor(tags, dtype=torch.long).expand(n, -1)
     invisible = met_gev * torch.empty(n, 1).exponential_() * directions((n,), torch.device("cpu"))
-    new = copier.new_objects(types, torch.full((n, 1), pt_gev), invisible)
-    return copier.recoiled(
+    new = generator.new_objects(types, torch.full((n, 1), pt_gev), invisible)
+    return generator.recoiled(
         events, events.kinematics, events.types.long(), new=new, new_types=types, invisible=invisible
     )
 

@@ -8,14 +8,14 @@ import torch
 from tests.detectors.odd_events import added
 from unmask import load_sample
 from unmask.detectors.alterations import Alterations, AlteredCopies
-from unmask.detectors.copies import Copies
+from unmask.detectors.copies import CopiesTask
 from unmask.detectors.decays import drawn_decays
-from unmask.detectors.momenta import log_mass_factor, pushed, transverse, visible
+from unmask.detectors.momenta import boost_transverse, log_mass_factor, transverse, visible
 from unmask.errors import UsageError
 from unmask.events.objects import MET_TYPE, OBJECTS
+from unmask.kinematics import wrap_phi
 from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI
 from unmask.networks.event_tensors import EventTensors, event_tensors
-from unmask.networks.pair_features import wrapped
 
 JET = 1
 
@@ -27,14 +27,14 @@ def events() -> EventTensors:
 
 
 @pytest.fixture(scope="module")
-def copier(events: EventTensors) -> AlteredCopies:
+def generator(events: EventTensors) -> AlteredCopies:
     return AlteredCopies(Alterations(), events)
 
 
 @pytest.fixture(scope="module")
-def copies(copier: AlteredCopies, events: EventTensors) -> EventTensors:
+def copies(generator: AlteredCopies, events: EventTensors) -> EventTensors:
     torch.manual_seed(1)
-    return copier(events)
+    return generator(events)
 
 
 def _differ(some: EventTensors, others: EventTensors) -> torch.Tensor:
@@ -61,11 +61,11 @@ def assert_as_balanced(changed: EventTensors, events: EventTensors, share: float
 
 
 def test_most_events_are_changed_and_each_type_comes_in(
-    copier: AlteredCopies, events: EventTensors, copies: EventTensors
+    generator: AlteredCopies, events: EventTensors, copies: EventTensors
 ) -> None:
     is_changed = (copies.types != events.types).any(1) | _differ(copies, events)
     assert is_changed.float().mean() > 0.9  # events without jets have none to lose
-    assert (copier.weights(events, copies)[~is_changed] == 0).all()
+    assert (generator.weights(events, copies)[~is_changed] == 0).all()
     for tag in range(2, 8):
         assert n_of(copies, tag).sum() > n_of(events, tag).sum()
     assert (copies.types[:, 0] == MET_TYPE).all()
@@ -81,22 +81,22 @@ def test_only_more_changes_without_removal_and_decays(events: EventTensors) -> N
     assert more.min() >= 0
 
 
-def test_jets_are_removed_and_the_rest_recoils(copier: AlteredCopies, events: EventTensors) -> None:
+def test_jets_are_removed_and_the_rest_recoils(generator: AlteredCopies, events: EventTensors) -> None:
     torch.manual_seed(1)
-    fewer = copier.with_fewer_jets(events)
+    fewer = generator.with_fewer_jets(events)
     lost = n_of(events, 1, 2) - n_of(fewer, 1, 2)
     assert lost.min() == 0
     assert 0.3 < float(lost.sum() / n_of(events, 1, 2).sum()) < 0.7
     for tag in range(3, 8):
         assert torch.equal(n_of(fewer, tag), n_of(events, tag))
     unchanged = lost == 0
-    assert (copier.weights(events, fewer)[unchanged] == 0).all()
+    assert (generator.weights(events, fewer)[unchanged] == 0).all()
     assert_as_balanced(fewer, events, 0.8)
 
 
-def test_decays_have_the_masses_of_their_particles(copier: AlteredCopies, events: EventTensors) -> None:
+def test_decays_have_the_masses_of_their_particles(generator: AlteredCopies, events: EventTensors) -> None:
     torch.manual_seed(1)
-    objects, types, invisible = drawn_decays(4000, (30, 1500), copier)
+    objects, types, invisible = drawn_decays(4000, (30, 1500), generator)
     assert objects.shape == (4000, 6, 4)
     padded = torch.cat([torch.zeros(4000, 1, 4), objects], 1)  # where the missing energy of an event stands
     mass = masses_of_the_first_two(EventTensors(padded, torch.cat([torch.zeros(4000, 1), types], 1)))
@@ -106,16 +106,16 @@ def test_decays_have_the_masses_of_their_particles(copier: AlteredCopies, events
     assert (leptons - 91.2).abs().median() < 0.1  # Z to two leptons, of one flavour and opposite charge
     assert ((types[:, 0] - types[:, 1]).abs()[is_pair & (types[:, 0] > 2) & (types[:, 0] < 7)] == 1).all()
     assert (invisible.norm(dim=-1) > 20).float().mean() > 0.2  # neutrinos
-    assert_as_balanced(copier.with_decays(events), events, 0.9)
+    assert_as_balanced(generator.with_decays(events), events, 0.9)
 
 
-def test_copies_that_fail_the_selection_do_not_count(copier: AlteredCopies, events: EventTensors) -> None:
+def test_copies_that_fail_the_selection_do_not_count(generator: AlteredCopies, events: EventTensors) -> None:
     least_met = events.kinematics[:, 0, LOG_PT].min()
     is_lepton = (events.types >= 3) & (events.types <= 6)
     assert is_lepton.sum(1).min() == 2  # what these events were selected on
     torch.manual_seed(2)
-    copies = copier(events)
-    weight = copier.weights(events, copies)
+    copies = generator(events)
+    weight = generator.weights(events, copies)
     n_leptons = ((copies.types >= 3) & (copies.types <= 6)).sum(1)
     assert (n_leptons < 2).any()
     assert (weight[n_leptons < 2] == 0).all()
@@ -160,15 +160,15 @@ def test_nothing_is_closer_than_in_background(events: EventTensors, copies: Even
         eta, phi = (which.kinematics[:, 1:, i, None] - which.kinematics[:, None, 1:, i] for i in (ETA, PHI))
         is_jet = which.types[:, 1:] == JET
         is_pair = is_jet[:, :, None] & is_jet[:, None] & ~torch.eye(is_jet.shape[1], dtype=torch.bool)
-        return float((torch.hypot(eta, wrapped(phi))[is_pair] < 0.6).float().mean())
+        return float((torch.hypot(eta, wrap_phi(phi))[is_pair] < 0.6).float().mean())
 
     assert share_of_close_jets(events) == 0  # jets are that wide
     assert share_of_close_jets(copies) < 0.02
 
 
-def test_what_is_added_is_balanced(copier: AlteredCopies, events: EventTensors) -> None:
+def test_what_is_added_is_balanced(generator: AlteredCopies, events: EventTensors) -> None:
     torch.manual_seed(1)
-    more = added(copier, events, [JET, JET], pt_gev=300)
+    more = added(generator, events, [JET, JET], pt_gev=300)
     assert n_of(more, JET).float().mean() == pytest.approx(float(n_of(events, JET).float().mean()) + 2, abs=0.05)
     # Two jets of 300 GeV more; the missing energy hardly knows.
     assert_as_balanced(more, events)
@@ -176,9 +176,9 @@ def test_what_is_added_is_balanced(copier: AlteredCopies, events: EventTensors) 
     assert met[1] < met[0] + 40
 
 
-def test_an_invisible_particle_makes_the_rest_recoil(copier: AlteredCopies, events: EventTensors) -> None:
+def test_an_invisible_particle_makes_the_rest_recoil(generator: AlteredCopies, events: EventTensors) -> None:
     torch.manual_seed(1)
-    changed = added(copier, events, [], pt_gev=1, met_gev=300)
+    changed = added(generator, events, [], pt_gev=1, met_gev=300)
     assert torch.equal(changed.types.sort(1).values, events.types.sort(1).values)
     met = [e.kinematics[:, 0, LOG_PT].exp().median() / 1e3 for e in (events, changed)]
     assert met[1] > met[0] + 100
@@ -187,29 +187,30 @@ def test_an_invisible_particle_makes_the_rest_recoil(copier: AlteredCopies, even
     assert_as_balanced(changed, events)
 
 
-def test_pushed_events_have_the_momentum_and_their_masses(events: EventTensors) -> None:
+def test_boosted_events_have_the_momentum_and_their_masses(events: EventTensors) -> None:
     torch.manual_seed(1)
-    push = 60 * torch.randn(len(events.types), 2)
-    moved = events._replace(kinematics=pushed(events.kinematics, events.types.long(), push))
+    delta_pt = 60 * torch.randn(len(events.types), 2)
+    moved = events._replace(kinematics=boost_transverse(events.kinematics, events.types.long(), delta_pt))
     total = [visible(e.kinematics[:, 1:], e.types[:, 1:]) + transverse(e.kinematics[:, 0]) for e in (events, moved)]
-    error = (total[1] - total[0] - push).norm(dim=-1)
+    error = (total[1] - total[0] - delta_pt).norm(dim=-1)
     assert error.quantile(0.99) < 0.1
     mass = [masses_of_the_first_two(e) for e in (events, moved)]
     torch.testing.assert_close(mass[1], mass[0], rtol=1e-3, atol=0.1)
-    still = pushed(events.kinematics, events.types.long(), torch.zeros_like(push))
+    still = boost_transverse(events.kinematics, events.types.long(), torch.zeros_like(delta_pt))
     torch.testing.assert_close(still[..., LOG_PT], events.kinematics[..., LOG_PT], atol=1e-4, rtol=1e-4)
 
 
-def test_full_events_stay_full_and_none_is_none(copier: AlteredCopies, events: EventTensors) -> None:
+def test_full_events_stay_full_and_none_is_none(generator: AlteredCopies, events: EventTensors) -> None:
     torch.manual_seed(1)
     full = events.at(slice(0, 200))
     for _ in range(4):
-        full = added(copier, full, [JET] * 8, pt_gev=50)
+        full = added(generator, full, [JET] * 8, pt_gev=50)
     assert (full.types != 0).sum(1).float().mean() > 17
-    assert torch.isfinite(copier(full).kinematics).all()
-    assert len(copier(events.at(slice(0, 0))).types) == 0
+    assert torch.isfinite(generator(full).kinematics).all()
+    assert len(generator(events.at(slice(0, 0))).types) == 0
 
 
 def test_copies_lie_where_their_events_lie() -> None:
     events = EventTensors(torch.zeros(2, 19, 4, device="meta"), torch.zeros(2, 19, dtype=torch.uint8, device="meta"))
-    assert {tensor.device.type for tensor in Copies.empty_like(events)} == {"meta"}
+    task = CopiesTask(None, events, events, None, seed=0, identity="")  # type: ignore[arg-type]
+    assert {tensor.device.type for tensor in task.train} == {"meta"}

@@ -11,11 +11,9 @@ import torch
 
 from tests.detectors.odd_events import insert
 from unmask import load_sample
-from unmask.artifacts import Artifact, save_artifact
-from unmask.detectors import load_detector
 from unmask.detectors.alterations import Alterations
 from unmask.detectors.contrast import ContrastDetector
-from unmask.errors import ArtifactError, UsageError
+from unmask.errors import UsageError
 from unmask.evaluation.metrics import roc_auc
 from unmask.events.event_set import EventSet
 from unmask.io.parquet import EventsWriter
@@ -177,9 +175,3 @@ def test_class_preset_and_command_line_are_the_same_recipe() -> None:
 def test_impossible_settings_are_refused(parts: tuple[EventSet, ...]) -> None:
     with pytest.raises(UsageError, match="tail_weight is -1; expected 0 or more"):
         ContrastDetector(tail_weight=-1, training=TRAINING).fit(parts[0], parts[1])
-
-
-def test_models_of_former_kinds_say_what_to_do(tmp_path: Path) -> None:
-    save_artifact(tmp_path / "old", Artifact("likelihood-ratio", {}))
-    with pytest.raises(ArtifactError, match=r"holds a likelihood-ratio detector of an earlier version.*train one of"):
-        load_detector(tmp_path / "old")

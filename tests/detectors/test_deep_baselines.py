@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from unmask import load_sample
-from unmask.detectors.ddd import DDDDetector
+from unmask.detectors.ddd import DDDDetector, Distorter, Strengths
 from unmask.detectors.deep_svdd import DeepSVDDDetector
-from unmask.detectors.distorter import Distorter, Strengths
 from unmask.detectors.drocc import DROCCDetector, DROCCTask
 from unmask.errors import TrainingError, UsageError
 from unmask.evaluation.metrics import roc_auc
@@ -48,7 +47,7 @@ def test_ddd_finds_distortions_of_events_that_it_has_not_seen(background: EventS
     torch.manual_seed(7)
     tensors = event_tensors(test)
     distorted = Distorter(strengths, tensors)(tensors)
-    scores = [detector._scores(detector.network_, *some).double().numpy() for some in (tensors, distorted)]
+    scores = [detector.score_tensors(detector.network_, *some).double().numpy() for some in (tensors, distorted)]
     assert auc(*scores) > 0.8
 
 
@@ -58,31 +57,31 @@ def test_a_collapsed_network_is_an_error(
 ) -> None:
     def collapse(task: object, settings: object, **_: object) -> list[object]:
         network = task.network  # type: ignore[attr-defined]
-        network.get_buffer("centre").fill_(0.5)
+        network.get_buffer("center").fill_(0.5)
         with torch.no_grad():
             network.head.weight.zero_()
         return []
 
     detector = DeepSVDDDetector(backbone=backbone, size="tiny", training=TRAINING)
-    monkeypatch.setattr("unmask.detectors.network.run_training", collapse)
+    monkeypatch.setattr("unmask.training.task.train", collapse)
     with pytest.raises(TrainingError, match=r"has collapsed.*lower the learning rate"):
         detector.fit(background[:300], background[300:500])
     assert detector.fitted_on_ is None
 
 
-def test_the_centre_is_that_of_the_initial_network_and_never_moves(background: EventSet) -> None:
+def test_the_center_is_that_of_the_initial_network_and_never_moves(background: EventSet) -> None:
     train, validation = background[:1000], background[1000:1300]
     untrained = replace(TRAINING, learning_rate=0.0, max_epochs=1)
     still = DeepSVDDDetector(size="tiny", training=untrained, seed=4).fit(train, validation)
     trained = DeepSVDDDetector(size="tiny", training=TRAINING, seed=4).fit(train, validation)
-    centre = still.network_.get_buffer("centre")
-    torch.testing.assert_close(trained.network_.get_buffer("centre"), centre)
+    center = still.network_.get_buffer("center")
+    torch.testing.assert_close(trained.network_.get_buffer("center"), center)
     with torch.no_grad():
         outputs = still.network_(*event_tensors(train))
     assert outputs.shape == (1000, 10)
     far = outputs.mean(0).abs() > 0.1
-    torch.testing.assert_close(outputs.mean(0)[far], centre[far])
-    assert centre.abs().min() >= 0.1 - 1e-6
+    torch.testing.assert_close(outputs.mean(0)[far], center[far])
+    assert center.abs().min() >= 0.1 - 1e-6
     # The network gathers the background around it.
     assert np.median(trained.score_events(validation)) < np.median(still.score_events(validation)) - 0.2
 
@@ -90,10 +89,10 @@ def test_the_centre_is_that_of_the_initial_network_and_never_moves(background: E
 @pytest.mark.parametrize("backbone", ["mlp", "part-sm"])
 def test_negatives_lie_in_the_shell_and_fool_the_network(backbone: BackboneName, background: EventSet) -> None:
     detector = DROCCDetector(backbone=backbone, size="tiny", radius=0.4, gamma=1.5, n_ascent_steps=4, training=TRAINING)
-    task = detector._new_task(detector._seeded_network(), background[:200], background[200:300])
-    assert isinstance(task, DROCCTask)
-    tensors = task.train
-    inputs, is_free = task.network.standardise(*tensors), task.network.is_free(tensors.types)
+    network, tensors = detector.seeded_network(), event_tensors(background[:200])
+    network.measure(*tensors)
+    task = DROCCTask(detector, network, tensors, event_tensors(background[200:300]), seed=0, identity="")
+    inputs, is_free = network.standardize(*tensors), network.is_free(tensors.types)
     torch.manual_seed(1)
     negatives = task.negatives(inputs, tensors.types)
     shift = (negatives - inputs).flatten(1)
@@ -132,7 +131,7 @@ def replace_steps(detector: DROCCDetector, n_ascent_steps: int) -> DROCCDetector
 
 def test_wrong_settings_are_listed_together() -> None:
     with pytest.raises(UsageError, match=r"radius is 0.*gamma is 0\.5"):
-        DROCCDetector(radius=0, gamma=0.5)
+        DROCCDetector(radius=0, gamma=0.5).check()
 
 
 def test_a_run_is_continued_only_with_the_same_strengths(background: EventSet, tmp_path: Path) -> None:

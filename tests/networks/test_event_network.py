@@ -9,8 +9,8 @@ from unmask.errors import UsageError
 from unmask.events.objects import MET_TYPE
 from unmask.kinematics import wrap_phi
 from unmask.networks.event_network import BACKBONES, PHI, BackboneName, EventNetwork, SetNetwork, make_event_network
-from unmask.networks.event_tensors import EventTensors, event_tensors, forces_between
-from unmask.networks.pair_features import Force
+from unmask.networks.event_tensors import EventTensors, couplings_of_types, event_tensors
+from unmask.networks.particle_transformer import Coupling
 
 SETS = [name for name in BACKBONES if name != "mlp"]
 
@@ -71,7 +71,7 @@ def test_the_pair_features_are_what_tells_the_particle_transformers_apart(events
     types = torch.tensor([[8, 3, 4] + [0] * 16, [8, 3, 3] + [0] * 16])
     kinematics = torch.zeros(2, 19, 4)
     kinematics[:, :3] = torch.tensor([[11.0, 11, 0, 0.3], [11, 11, 0.5, 1], [11, 11, -1, 2]])
-    pairs = network._pair_features(kinematics, types)[:, 18]  # of the first two objects
+    pairs = network.pair_features(kinematics, types)[:, 18]  # of the first two objects
     torch.testing.assert_close(pairs[0, :4], pairs[1, :4])
     assert pairs[0, 4] > pairs[1, 4] + 1
 
@@ -83,7 +83,7 @@ def test_without_biases_nothing_constant_is_learned(backbone: BackboneName, even
     network.measure(*events)
     assert not [name for name, _ in network.named_parameters() if "bias" in name or "token" in name]
     # What is far outside is mapped far away: the output has no bound.
-    inputs = network.standardise(*events)
+    inputs = network.standardize(*events)
     near, far = (network.of_inputs(scale * inputs, events.types).norm(dim=1).median() for scale in (100, 1000))
     assert far > 5 * near
 
@@ -112,17 +112,17 @@ def test_the_published_sizes() -> None:
         assert 1.5e5 < n_parameters(backbone, "light") < 2.5e5
 
 
-def test_the_forces_of_the_standard_model() -> None:
-    forces = forces_between()
+def test_the_couplings_of_the_standard_model() -> None:
+    couplings = couplings_of_types()
     jet, b_jet, electron, positron, muon, antimuon, photon, met = *range(1, 8), MET_TYPE
-    assert (forces == forces.T).all()
-    assert forces[jet, b_jet] == forces[jet, jet] == forces[b_jet, b_jet] == Force.STRONG
-    assert forces[electron, positron] == forces[muon, antimuon] == Force.WEAK
-    assert forces[electron, electron] == forces[electron, antimuon] == forces[jet, electron] == Force.NONE
-    assert forces[photon, muon] == forces[photon, b_jet] == Force.ELECTROMAGNETIC
-    assert forces[photon, photon] == Force.NONE
-    assert (forces[met] == Force.NONE).all()
-    assert (forces[0] == Force.NONE).all()
+    assert (couplings == couplings.T).all()
+    assert couplings[jet, b_jet] == couplings[jet, jet] == couplings[b_jet, b_jet] == Coupling.STRONG
+    assert couplings[electron, positron] == couplings[muon, antimuon] == Coupling.WEAK
+    assert couplings[electron, electron] == couplings[electron, antimuon] == couplings[jet, electron] == Coupling.NONE
+    assert couplings[photon, muon] == couplings[photon, b_jet] == Coupling.ELECTROMAGNETIC
+    assert couplings[photon, photon] == Coupling.NONE
+    assert (couplings[met] == Coupling.NONE).all()
+    assert (couplings[0] == Coupling.NONE).all()
 
 
 def test_unknown_names_are_usage_errors() -> None:

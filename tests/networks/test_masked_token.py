@@ -9,7 +9,7 @@ import torch
 
 from unmask.errors import UsageError
 from unmask.networks.masked_token import PADDINGS, MaskedTokenTransformer
-from unmask.networks.positional_encoding import POSITIONS
+from unmask.networks.transformer import POSITIONS
 
 
 def make_network(**options) -> MaskedTokenTransformer:

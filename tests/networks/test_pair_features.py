@@ -1,21 +1,23 @@
 """Pairwise features and running couplings, against values worked out by hand."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 
-from unmask.networks.pair_features import (
+from unmask.networks.particle_transformer import (
     NO_COUPLING,
     Z_MASS_GEV,
-    Force,
-    alpha_electromagnetic,
-    alpha_strong,
-    alpha_weak,
+    Coupling,
     log_couplings,
     pair_kinematics,
+    running_coupling,
 )
 
+alpha_strong, alpha_electromagnetic, alpha_weak = (
+    partial(running_coupling, coupling) for coupling in (Coupling.STRONG, Coupling.ELECTROMAGNETIC, Coupling.WEAK)
+)
 SCALES = torch.logspace(1, 3.5, 20)
 
 
@@ -66,7 +68,7 @@ def test_numbers_and_gradients_stay_finite() -> None:
     eta = torch.tensor([[0.0, 1.0, 1.0, 10.0, -10.0]], requires_grad=True)
     phi = torch.tensor([[0.0, 0.5, 0.5, math.pi, -math.pi]], requires_grad=True)
     pairs = pair_kinematics(log_pt, eta, phi)
-    couplings = log_couplings(pairs[..., -1], torch.full((1, 10), int(Force.STRONG)))
+    couplings = log_couplings(pairs[..., -1], torch.full((1, 10), int(Coupling.STRONG)))
     (pairs.sum() + couplings.sum()).backward()
     for tensor in (pairs, couplings, log_pt.grad, eta.grad, phi.grad):
         assert tensor is not None
@@ -75,7 +77,7 @@ def test_numbers_and_gradients_stay_finite() -> None:
 
 def test_the_coupling_of_a_pair_runs_with_its_mass() -> None:
     log_mass_squared = 2 * torch.tensor([[[Z_MASS_GEV] * 4, [500.0] * 4]]).log()
-    forces = torch.tensor([Force.NONE, Force.STRONG, Force.ELECTROMAGNETIC, Force.WEAK]).expand(1, 2, 4)
+    forces = torch.tensor([Coupling.NONE, Coupling.STRONG, Coupling.ELECTROMAGNETIC, Coupling.WEAK]).expand(1, 2, 4)
     at_z, above = log_couplings(log_mass_squared, forces)[0].exp()
     assert at_z.tolist() == pytest.approx([NO_COUPLING, 0.118, 1 / 127.95, 1 / 127.95 / 0.2312], rel=1e-4)
     assert above[0] == at_z[0]

@@ -7,7 +7,7 @@ import torch
 
 from unmask.errors import UsageError
 from unmask.networks.masked_token import MaskedTokenTransformer
-from unmask.networks.positional_encoding import POSITIONS, make_positional_encoding, rotate
+from unmask.networks.transformer import POSITIONS, make_positional_encoding, rotate
 
 TOKENS = torch.tensor([[3, 1, 4, 2, 5]])
 LAST = torch.tensor([4])

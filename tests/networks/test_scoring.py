@@ -8,12 +8,12 @@ import torch
 from unmask.errors import UsageError
 from unmask.networks.masked_token import PADDINGS, MaskedTokenTransformer
 from unmask.networks.masked_token_scoring import (
-    event_scores,
+    reduced_losses,
+    reference_token_losses,
     token_losses,
-    token_losses_plain,
     token_probabilities,
 )
-from unmask.networks.positional_encoding import POSITIONS
+from unmask.networks.transformer import POSITIONS
 
 N_CODES, SEQUENCE = 30, 7
 
@@ -52,7 +52,7 @@ def test_losses_equal_the_plain_way(position, padding, n_layers):
     tokens = make_tokens()
     for n_steps in (0, 20):
         network = make_network(n_steps=n_steps, position=position, padding=padding, n_layers=n_layers, ffn_expansion=2)
-        expected = token_losses_plain(network, tokens)
+        expected = reference_token_losses(network, tokens)
         assert (token_losses(network, tokens) - expected).abs().max() < 1e-5
     assert expected.max() > 2  # the comparison would say little of losses that are all alike
 
@@ -64,7 +64,7 @@ def test_losses_equal_the_plain_way_when_one_token_draws_all_attention(position)
         network.layers[0].query_key_value.weight[:128] *= 12
     tokens = make_tokens()
     losses = token_losses(network, tokens)
-    assert (losses - token_losses_plain(network, tokens)).abs().max() < 1e-4  # logits of hundreds are less precise
+    assert (losses - reference_token_losses(network, tokens)).abs().max() < 1e-4  # logits of hundreds are less precise
     assert losses.isfinite().all()
 
 
@@ -74,7 +74,7 @@ def test_losses_equal_the_plain_way_when_the_rows_have_a_large_mean():
         network.embedding.weight += 20  # which every LayerNorm takes away again
     tokens = make_tokens()
     losses = token_losses(network, tokens)
-    assert (losses - token_losses_plain(network, tokens)).abs().max() < 1e-3  # fewer digits are left
+    assert (losses - reference_token_losses(network, tokens)).abs().max() < 1e-3  # fewer digits are left
     assert (losses - token_losses(make_network(), tokens)).abs().max() < 1e-3
 
 
@@ -131,13 +131,13 @@ def test_probabilities_give_the_losses(padding):
         ("ignore", "max", 2.0),
     ],
 )
-def test_event_scores(padding, how, expected):
+def test_reduced_losses(padding, how, expected):
     losses = torch.tensor([[1.0, 2.0, 4.0, 1.0], [0.0, 0.0, 0.0, 0.0]])
     is_real = torch.tensor([[True, True, False, False], [False] * 4])
     is_counted = torch.tensor([[True] * 4, [False] * 4]) if padding == "predict" else is_real
-    assert event_scores(losses, is_counted, is_real, how).tolist() == [expected, 0.0]
+    assert reduced_losses(losses, is_counted, is_real, how).tolist() == [expected, 0.0]
 
 
 def test_unknown_event_score_is_named():
     with pytest.raises(UsageError, match="did you mean 'mean'"):
-        event_scores(torch.zeros(1, 2), torch.ones(1, 2) > 0, torch.ones(1, 2) > 0, how="meen")  # type: ignore[arg-type]
+        reduced_losses(torch.zeros(1, 2), torch.ones(1, 2) > 0, torch.ones(1, 2) > 0, reduction="meen")  # type: ignore[arg-type]

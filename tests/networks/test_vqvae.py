@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from unmask.networks.vector_quantizer import VectorQuantizer
-from unmask.networks.vqvae import NormFormerBlock, NormFormerVQVAE
+from unmask.networks.vqvae import NormFormerBlock, NormFormerVQVAE, VectorQuantizer
 
 SIZES = {
     "n_codes": 12,
@@ -184,12 +183,12 @@ def test_unused_codes_are_moved_onto_real_vectors() -> None:
     assert (distance.min(1).values < 1e-6).all()
 
 
-def test_the_codebook_starts_from_the_centres_of_the_samples() -> None:
+def test_the_codebook_starts_from_the_centers_of_the_samples() -> None:
     torch.manual_seed(0)
-    centres = torch.randn(5, 3) * 10
-    samples = (centres[:, None] + 0.1 * torch.randn(5, 40, 3)).flatten(0, 1)
+    centers = torch.randn(5, 3) * 10
+    samples = (centers[:, None] + 0.1 * torch.randn(5, 40, 3)).flatten(0, 1)
     quantizer = VectorQuantizer(20, 3)
-    quantizer.initialise(samples)
+    quantizer.initialize(samples)
     codes = quantizer.nearest(samples)
     assert len(codes.unique()) == 20
     for code in range(20):

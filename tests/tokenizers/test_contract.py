@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.tokenizers.contract import TOKENIZERS, make_events, with_junk_in_padding
+from unmask import fitted as fitted_kinds
 from unmask.artifacts import FORMAT_VERSION
 from unmask.errors import ArtifactError, NotFittedError, UsageError
 from unmask.events.columns import Names
@@ -29,6 +30,10 @@ def make(request: pytest.FixtureRequest) -> Callable[[], Tokenizer]:
 @pytest.fixture(scope="module", params=TOKENIZERS.values(), ids=TOKENIZERS)
 def fitted(request: pytest.FixtureRequest) -> Tokenizer:
     return request.param().fit(TRAIN, VALIDATION)
+
+
+def test_every_kind_is_here() -> None:
+    assert {make().kind for make in TOKENIZERS.values()} == set(fitted_kinds.TOKENIZERS)
 
 
 def test_every_object_and_nothing_else_has_a_code(fitted: Tokenizer) -> None:

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from unmask.errors import ArtifactError, TrainingError, UsageError
-from unmask.training import EpochRecord, Task, TrainingSettings, train
-from unmask.training.loop import Reporter
+from unmask.training import EpochRecord, Reporter, Task, TrainingSettings, train
 
 SETTINGS = TrainingSettings(max_epochs=5, batch_size=8, learning_rate=0.01, device="cpu")
 RADAM = replace(SETTINGS, optimizer="radam", schedule="plateau", gradient_clip=1.0)
@@ -29,23 +28,17 @@ class Regression(Task):
 
     def __init__(self, n_train: int = 50, data_seed: int = 0) -> None:
         generator = torch.Generator().manual_seed(data_seed)
-        self.x = torch.randn(n_train, 4, generator=generator)
-        self.y = self.x.sum(1, keepdim=True)
+        x = torch.randn(n_train, 4, generator=generator)
+        data = (x, x.sum(1, keepdim=True))
         torch.manual_seed(7)
-        self.network = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.2), nn.Linear(8, 1))
-        self.n_train = n_train
+        network = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.2), nn.Linear(8, 1))
+        super().__init__(network, data, data, seed=0, identity="")
         self.data_seed = data_seed
         self.n_starts = 0
 
-    def to(self, device: torch.device) -> None:
-        self.network.to(device)
-
-    def training_loss(self, index: Tensor) -> Tensor:
-        return (self.network(self.x[index]) - self.y[index]).square().mean()
-
-    def evaluate(self) -> dict[str, float]:
-        loss = float((self.network(self.x) - self.y).square().mean())
-        return {"training_loss": loss, "validation_loss": loss}
+    def loss(self, *data: Tensor) -> Tensor:
+        x, y = data
+        return (self.network(x) - y).square().mean()
 
     def fingerprint(self) -> str:
         return f"regression {self.data_seed}"
@@ -60,13 +53,13 @@ class Scripted(Regression):
 
     def __init__(self, validation: list[float], training: list[float] | None = None) -> None:
         super().__init__()
-        self.validation, self.training = validation, training or validation
+        self.validation_losses, self.training_losses = validation, training or validation
         self.weights: list[dict[str, Tensor]] = []
 
     def evaluate(self) -> dict[str, float]:
         self.weights.append({name: value.clone() for name, value in self.network.state_dict().items()})
         epoch = len(self.weights) - 1
-        return {"training_loss": self.training[epoch], "validation_loss": self.validation[epoch]}
+        return {"training_loss": self.training_losses[epoch], "validation_loss": self.validation_losses[epoch]}
 
 
 class InEpoch(Reporter):
@@ -210,7 +203,7 @@ def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path, bad: float) -> N
 
 def test_a_batch_whose_loss_is_no_number_stops_the_run() -> None:
     task = Scripted([1.0] * 5)
-    task.y[3] = math.nan
+    task.train[1][3] = math.nan
     with pytest.raises(TrainingError, match="NaN or infinite in epoch 1"):
         train(task, replace(SETTINGS, batch_size=50))
 
@@ -304,7 +297,5 @@ def test_the_log_holds_every_epoch(tmp_path: Path) -> None:
 
 
 def test_no_events_are_refused() -> None:
-    task = Regression()
-    task.n_train = 0
     with pytest.raises(UsageError, match="no events to train on"):
-        train(task, SETTINGS)
+        train(Regression(0), SETTINGS)

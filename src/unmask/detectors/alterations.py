@@ -1,4 +1,4 @@
-"""Altered copies of background events: what the contrast detector learns to tell background from."""
+"""Altered copies of background events: the negatives of the contrast detector."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import torch
 from torch import Tensor
 from torch.distributions import Dirichlet
 
-from unmask.detectors.copies import Copier, in_order, random_choices
+from unmask.detectors.copies import CopyGenerator, in_order, random_choices
 from unmask.detectors.decays import drawn_decays
 from unmask.detectors.momenta import (
+    boost_transverse,
     directions,
     log_mass_factor,
-    mirrored_in,
-    mirrored_up,
-    pushed,
+    log_uniform,
+    reflected_in,
+    reflected_up,
     transverse,
     visible,
 )
@@ -26,11 +27,11 @@ from unmask.kinematics import delta_r, log_cosh, wrap_phi
 from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI
 from unmask.networks.event_tensors import EventTensors
 
-#: Objects of each type whose eta and E / |p| a new one can have.
+#: Objects of each type that lend their eta and E / |p| to new ones.
 _N_KNOWN = 1 << 14
 _JET, _B_JET, _PHOTON = TAGS["jet"], TAGS["b-jet"], TAGS["photon"]
 _LEPTONS = [tag for pair in LEPTON_TAGS for tag in pair]
-#: Tags of what can be added; a lepton becomes one of either flavor and charge.
+#: Tags of added objects; a lepton becomes one of either flavor and charge.
 _ADDED_TAGS = (_JET, _B_JET, _LEPTONS[0], _PHOTON)
 _IS_JET, _IS_B_JET = torch.tensor(IS_JET), torch.tensor(IS_B_JET)
 _IS_NEGATIVE, _IS_POSITIVE = (
@@ -38,11 +39,11 @@ _IS_NEGATIVE, _IS_POSITIVE = (
     for charge in (-1, +1)
 )
 _IS_PHOTON = torch.tensor(by_tag(lambda one: one.family == "photon"))
-#: Dirichlet parameters of the fractions of jets, b-jets, leptons and photons among what is added to one event.
+#: Dirichlet parameters of the fractions of jets, b-jets, leptons and photons among the objects added to one event.
 _CONCENTRATION = (0.7, 0.5, 0.5, 0.15)
-#: Directions that are tried for what is added, so that together it is balanced more or less.
+#: Directions that are tried for added objects, so that together they are roughly balanced.
 _N_TRIES = 6
-#: Fraction of the pairs of objects in background that are closer than what counts as too close.
+#: Fraction of the pairs of objects in background that are closer than the minimum distance.
 _TOO_CLOSE = 0.01
 #: Training events that this is measured on.
 _N_FOR_DISTANCES = 4096
@@ -55,7 +56,7 @@ class Alterations:
     """Kinds of change that make an altered copy of a background event, and how strong they are.
 
     A copy keeps the momentum balance of its event: the rest recoils against what is added or removed. Momenta are
-    drawn log-uniformly from their range, anew for each event.
+    drawn log-uniformly from their range for each event.
 
     Attributes
     ----------
@@ -68,9 +69,9 @@ class Alterations:
     scale
         Width of the log-normal factor, above 1, on all momenta: a heavier system is harder throughout.
     max_retagged
-        Most objects that change their type: new couplings change the flavour of what is produced.
+        Maximum number of objects that change their type: new couplings change the flavor of the products.
     max_added
-        Most objects that are added, in half of the copies in the place of as many of the softest jets without b-tag:
+        Maximum number of added objects, in half of the copies in place of as many of the softest jets without b-tag:
         long decay chains give many objects.
     added_pt_gev, invisible_pt_gev, decaying_pt_gev
         Ranges of the mean pT of added objects above their threshold, of the mean pT of an added invisible particle, as
@@ -93,9 +94,9 @@ class Alterations:
             if not (getattr(self, name) >= 0 and self.fewer_jets + self.decays <= 1)
         ]
         mistakes += [
-            f"{name} is {getattr(self, name)}; expected {least} or more"
-            for name, least in {"scale": 0, "max_retagged": 1, "max_added": 1}.items()
-            if not least <= getattr(self, name) < math.inf
+            f"{name} is {getattr(self, name)}; expected {minimum} or more"
+            for name, minimum in {"scale": 0, "max_retagged": 1, "max_added": 1}.items()
+            if not minimum <= getattr(self, name) < math.inf
         ]
         for field in fields(self):
             if field.name.endswith("_gev"):
@@ -107,12 +108,11 @@ class Alterations:
             raise UsageError("alterations: " + "; ".join(mistakes))
 
 
-class AlteredCopies(Copier):
+class AlteredCopies(CopyGenerator):
     """Makes altered copies of background events.
 
     New objects have the eta and the mass of background objects of their type, at any angle about the beam, and are not
-    closer to others than those are. No object is softer or more forward than background has them: momenta are mirrored
-    there.
+    closer to others than those are. None is softer or more forward than in background: momenta are reflected there.
     """
 
     def __init__(self, alterations: Alterations, train: EventTensors) -> None:
@@ -123,12 +123,12 @@ class AlteredCopies(Copier):
         is_pair = (types > 0)[:, :, None] & (types > 0)[:, None] & ~torch.eye(types.shape[1], dtype=torch.bool)
         n_jets = _n_jets(types, types)
         # Between none, one and two jets: jets are wide.
-        self.least_distance = torch.zeros(3)
+        self.min_delta_r = torch.zeros(3)
         for n in range(3):
-            found = distance[is_pair & (n_jets == n)]
-            if len(found):
-                self.least_distance[n] = found.kthvalue(1 + int(_TOO_CLOSE * (len(found) - 1))).values
-        self.least = _selected_on(train).amin(0) if len(train.types) else torch.zeros(8)
+            of_pairs = distance[is_pair & (n_jets == n)]
+            if len(of_pairs):
+                self.min_delta_r[n] = of_pairs.kthvalue(1 + int(_TOO_CLOSE * (len(of_pairs) - 1))).values
+        self.min_selected = _selected_on(train).amin(0) if len(train.types) else torch.zeros(8)
 
     def __call__(self, events: EventTensors) -> EventTensors:
         draw = torch.rand(len(events.types), device=events.types.device)
@@ -144,22 +144,22 @@ class AlteredCopies(Copier):
     def weights(self, events: EventTensors, copies: EventTensors) -> Tensor:
         """1 for copies that would have been selected like background, 0 for others and for copies without a change.
 
-        A selection is known by what all training events have: least numbers of objects, least HT and MET.
+        The selection is that of all training events: minimum numbers of objects, minimum HT and MET.
         """
         is_moved = ((copies.kinematics - events.kinematics).abs() > 1e-3).flatten(1).any(1)
         is_same = (copies.types == events.types).all(1) & ~is_moved
-        return ((_selected_on(copies) >= self.least * (1 - 1e-5)).all(1) & ~is_same).float()
+        return ((_selected_on(copies) >= self.min_selected * (1 - 1e-5)).all(1) & ~is_same).float()
 
     def with_fewer_jets(self, events: EventTensors) -> EventTensors:
         """Remove jets, each with a probability that is drawn for the event, and let the rest recoil."""
         n, device = len(events.types), events.types.device
         probability = 0.15 + 0.75 * torch.rand(n, 1, device=device)
         is_jet = _of(events.types, _IS_JET)
-        is_gone = is_jet & (torch.rand(events.types.shape, device=device) < probability)
+        is_removed = is_jet & (torch.rand(events.types.shape, device=device) < probability)
         scales, hides = (torch.rand(n, 1, device=device) < 0.3 for _ in range(2))
-        kinematics = self._scaled(events.kinematics, scales & is_gone.any(1, keepdim=True))
-        invisible = self._invisible(hides & is_gone.any(1, keepdim=True))
-        return self.recoiled(events, kinematics, events.types.long(), is_gone=is_gone, invisible=invisible)
+        kinematics = self._scaled(events.kinematics, scales & is_removed.any(1, keepdim=True))
+        invisible = self._invisible(hides & is_removed.any(1, keepdim=True))
+        return self.recoiled(events, kinematics, events.types.long(), is_removed=is_removed, invisible=invisible)
 
     def with_decays(self, events: EventTensors) -> EventTensors:
         """Add one or two bosons or top quarks, decayed."""
@@ -170,21 +170,21 @@ class AlteredCopies(Copier):
 
     def changed(self, events: EventTensors) -> EventTensors:
         """Scale momenta, change types, add objects or add an invisible particle: any of these, at least one."""
-        n, device, most = len(events.types), events.types.device, self.alterations.max_added
+        n, device, n_new = len(events.types), events.types.device, self.alterations.max_added
         scales, retags, adds, hides = random_choices(n, [0, 1, 2, 3], 4, device)
         preference = Dirichlet(torch.tensor(_CONCENTRATION, device=device)).sample((n,))
         kinematics, types = self._scaled(events.kinematics, scales), events.types.to(torch.long, copy=True)
         self._retag(kinematics[:, 1:], types[:, 1:], retags, preference)
-        n_added = torch.where(adds, torch.randint(1, most + 1, (n, 1), device=device), 0)
-        new_types = torch.where(torch.arange(most, device=device) < n_added, self._types(preference, most), 0)
-        n_gone = torch.where(torch.rand(n, 1, device=device) < 0.5, n_added, 0)
+        n_added = torch.where(adds, torch.randint(1, n_new + 1, (n, 1), device=device), 0)
+        new_types = torch.where(torch.arange(n_new, device=device) < n_added, self._types(preference, n_new), 0)
+        n_removed = torch.where(torch.rand(n, 1, device=device) < 0.5, n_added, 0)
         jet_pt = torch.where(types == _JET, kinematics[..., LOG_PT], torch.inf)
-        is_gone = (jet_pt.argsort(1).argsort(1) < n_gone) & (types == _JET)
+        is_removed = (jet_pt.argsort(1).argsort(1) < n_removed) & (types == _JET)
         invisible = self._invisible(hides)
-        beside = invisible - _total(kinematics, is_gone)
+        beside = invisible - _total(kinematics, is_removed)
         new = self.new_objects(new_types, log_uniform(self.alterations.added_pt_gev, (n, 1), device), beside)
         return self.recoiled(
-            events, kinematics, types, is_gone=is_gone, new=new, new_types=new_types, invisible=invisible
+            events, kinematics, types, is_removed=is_removed, new=new, new_types=new_types, invisible=invisible
         )
 
     def recoiled(
@@ -194,28 +194,28 @@ class AlteredCopies(Copier):
         types: Tensor,
         *,
         invisible: Tensor,
-        is_gone: Tensor | None = None,
+        is_removed: Tensor | None = None,
         new: Tensor | None = None,
         new_types: Tensor | None = None,
     ) -> EventTensors:
-        """Let the rest recoil against what is gone (n, 19), new (n, n_new, 4) and invisible (n, 2, in GeV).
+        """Let the rest recoil against removed, new (n, n_new, 4) and invisible momenta (n, 2, in GeV).
 
-        ``events`` are as they were before anything changed: the copies are as balanced as these.
+        The copies are as balanced as the unchanged ``events``.
         """
         recoil = -invisible
-        if is_gone is not None:
-            recoil = recoil + _total(kinematics, is_gone)
-            types = torch.where(is_gone, 0, types)
+        if is_removed is not None:
+            recoil = recoil + _total(kinematics, is_removed)
+            types = torch.where(is_removed, 0, types)
         if new is not None and new_types is not None:
             recoil = recoil - visible(new, new_types)
-        kinematics = self._within_limits(pushed(kinematics, types, recoil), types)
+        kinematics = self._within_limits(boost_transverse(kinematics, types, recoil), types)
         objects, types = kinematics[:, 1:], types[:, 1:]
         if new is not None and new_types is not None:
             new, new_types = self._apart(new, new_types, objects, types)
             objects, types = torch.cat([objects, new], 1), torch.cat([types, new_types], 1)
         excess = (objects[..., LOG_ENERGY] - math.log(MAX_ENERGY_MEV)).clamp_min(0)
         objects = torch.cat([objects[..., : LOG_PT + 1] - excess[..., None], objects[..., LOG_PT + 1 :]], -1)
-        # What was turned, mirrored, cut or lost is missing instead.
+        # Turned, reflected, cut or lost momenta are missing instead.
         return self.balanced(events, in_order(kinematics[:, :1], objects, types, events.types.shape[1] - 1))
 
     def _scaled(self, kinematics: Tensor, scales: Tensor) -> Tensor:
@@ -231,9 +231,9 @@ class AlteredCopies(Copier):
         return size * hides * log_uniform(self.alterations.invisible_pt_gev, (n, 1), device) * directions((n,), device)
 
     def _retag(self, kinematics: Tensor, types: Tensor, retags: Tensor, preference: Tensor) -> None:
-        """Let some objects become of another type, in place."""
-        most = self.alterations.max_retagged
-        n_retagged = torch.where(retags, torch.randint(1, most + 1, retags.shape, device=types.device), 0)
+        """Change the type of some objects, in place."""
+        n_max = self.alterations.max_retagged
+        n_retagged = torch.where(retags, torch.randint(1, n_max + 1, retags.shape, device=types.device), 0)
         rank = torch.rand(types.shape, device=types.device).masked_fill(types == 0, 2.0).argsort(1).argsort(1)
         others = self._types(preference, types.shape[1])
         is_retagged = (types > 0) & (rank < n_retagged) & (others != types)
@@ -253,10 +253,10 @@ class AlteredCopies(Copier):
         return torch.where(types == _LEPTONS[0], of_all, types)
 
     def new_objects(self, types: Tensor, mean_pt_gev: Tensor, beside: Tensor) -> Tensor:
-        """New objects (n, n_new, 4) of these types, balanced more or less with the momentum ``beside`` (n, 2) them."""
+        """New objects (n, n_new, 4) of these types, roughly balanced with the momentum ``beside`` (n, 2) them."""
         (n, n_objects), device = types.shape, types.device
         above = mean_pt_gev * torch.empty(types.shape, device=device).exponential_()
-        pt_gev = self.least_log_pt[types].exp() / 1e3 + above
+        pt_gev = self.min_log_pt[types].exp() / 1e3 + above
         tried = directions((n, _N_TRIES, n_objects), device)  # the sum is the less, the more tries there are
         total = ((pt_gev * (types > 0))[:, None, :, None] * tried).sum(2) + beside[:, None]
         is_tried = torch.arange(_N_TRIES, device=device) < torch.randint(1, _N_TRIES + 1, (n, 1), device=device)
@@ -267,32 +267,33 @@ class AlteredCopies(Copier):
         return torch.stack([log_pt + log_cosh(eta) + factor, log_pt, eta, torch.atan2(y, x)], -1)
 
     def _within_limits(self, kinematics: Tensor, types: Tensor) -> Tensor:
-        """Objects with momenta and directions that their types have; what is missing stays."""
+        """Objects within the limits of momentum and direction of their types; the MET stays."""
         log_energy, log_pt, eta, phi = kinematics.unbind(-1)
-        least, most, heaviest = (limit[types] for limit in (self.least_log_pt, self.most_eta, self.most_factor))
-        is_outside = (log_pt < least) | (eta.abs() > most) | (log_mass_factor(kinematics) > heaviest)
+        limits = (self.min_log_pt, self.max_abs_eta, self.max_log_mass_factor)
+        min_log_pt, max_abs_eta, max_factor = (limit[types] for limit in limits)
+        is_outside = (log_pt < min_log_pt) | (eta.abs() > max_abs_eta) | (log_mass_factor(kinematics) > max_factor)
         mass_squared = (2 * log_energy).exp() - (2 * (log_pt + log_cosh(eta))).exp()
-        log_pt, eta = mirrored_up(log_pt, least), mirrored_in(eta, most)
+        log_pt, eta = reflected_up(log_pt, min_log_pt), reflected_in(eta, max_abs_eta)
         log_momentum = log_pt + log_cosh(eta)
         log_energy = 0.5 * ((2 * log_momentum).exp() + mass_squared.clamp_min(0)).log()
-        within = torch.stack([log_energy.minimum(log_momentum + heaviest), log_pt, eta, phi], -1)
+        within = torch.stack([log_energy.minimum(log_momentum + max_factor), log_pt, eta, phi], -1)
         return torch.where((is_outside & (types > 0) & (types < MET_TYPE))[..., None], within, kinematics)
 
     def _apart(self, new: Tensor, new_types: Tensor, old: Tensor, old_types: Tensor) -> tuple[Tensor, Tensor]:
-        """Turn new objects that are too close to others away from them; what stays too close is lost."""
+        """Turn new objects that are too close to others away from them; those that stay too close are lost."""
         new, new_types = new.clone(), new_types.clone()
         index = torch.arange(len(new), device=new.device)  # of events that may have objects too close
         for i in range(_N_TRIES + 1):
-            mine, types = new[index], new_types[index]
-            is_close = self._is_close(mine, types, old[index], old_types[index])
+            objects, types = new[index], new_types[index]
+            is_close = self._is_close(objects, types, old[index], old_types[index])
             some = is_close.any(1)
-            index, is_close, mine, types = index[some], is_close[some], mine[some], types[some]
+            index, is_close, objects, types = index[some], is_close[some], objects[some], types[some]
             if i == _N_TRIES or not len(index):
                 break
-            eta = torch.where(is_close, self.drawn(types)[0], mine[..., ETA])
+            eta = torch.where(is_close, self.drawn(types)[0], objects[..., ETA])
             turn = torch.where(is_close, 0.5 * torch.randn(is_close.shape, device=new.device), 0)
-            log_pt, phi = mine[..., LOG_PT], wrap_phi(mine[..., PHI] + turn)
-            new[index] = torch.stack([log_pt + log_cosh(eta) + log_mass_factor(mine), log_pt, eta, phi], -1)
+            log_pt, phi = objects[..., LOG_PT], wrap_phi(objects[..., PHI] + turn)
+            new[index] = torch.stack([log_pt + log_cosh(eta) + log_mass_factor(objects), log_pt, eta, phi], -1)
         new_types[index] = torch.where(is_close, 0, types)
         return new, new_types
 
@@ -300,15 +301,9 @@ class AlteredCopies(Copier):
         """(n, n_new): which new objects are too close to old or other new ones."""
         itself = torch.eye(old.shape[1] + new.shape[1], dtype=torch.bool, device=new.device)[old.shape[1] :]
         types = torch.cat([old_types, new_types], 1)
-        least = self.least_distance[_n_jets(new_types, types)]
-        is_close = (_distances(new, torch.cat([old, new], 1)) < least) & (types > 0)[:, None] & ~itself
+        minimum = self.min_delta_r[_n_jets(new_types, types)]
+        is_close = (_distances(new, torch.cat([old, new], 1)) < minimum) & (types > 0)[:, None] & ~itself
         return is_close.any(2) & (new_types > 0)
-
-
-def log_uniform(limits: Range, shape: tuple[int, ...], device: torch.device) -> Tensor:
-    """Numbers between the limits, whose logarithms are uniform."""
-    low, high = limits
-    return low * torch.exp(math.log(high / low) * torch.rand(shape, device=device))
 
 
 def _selected_on(events: EventTensors) -> Tensor:
@@ -322,7 +317,7 @@ def _selected_on(events: EventTensors) -> Tensor:
 
 
 def _of(types: Tensor, by_tag: Tensor) -> Tensor:
-    """What a table by tag holds for each type."""
+    """Entry of a table by tag for each type."""
     return by_tag.to(types.device)[types.int()]
 
 

@@ -1,46 +1,38 @@
-"""What every detector does: learn from background, give each event one number, save and load."""
+"""Base class of the detectors."""
 
 from __future__ import annotations
 
-import inspect
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import asdict, is_dataclass
+from abc import abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from unmask.artifacts import Artifact, Json, load_artifact, provenance, save_artifact
-from unmask.errors import ArtifactError, NotFittedError, UsageError
+from unmask.artifacts import Json
+from unmask.errors import UsageError, nearest
 from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import TrainingFingerprints
+from unmask.fitted import DETECTORS, Fitted, Reporter, load
+from unmask.scores.explanations import Explanation
 from unmask.scores.score_table import Scores
-from unmask.tokenizers.base import check_background
+from unmask.tokenizers.base import Tokenizer
 
-if TYPE_CHECKING:
-    from unmask.scores.explanations import Explanation
-    from unmask.training import Reporter
-
-_SEEN = "events.fingerprint"
+_SEEN = "events/fingerprint"
 
 
-class Detector(ABC):
-    """Gives each event a score; larger is more anomalous.
+class Detector(Fitted):
+    """Gives each event a score; larger is more anomalous."""
 
-    Constructors only store their arguments; what :meth:`fit` learns ends in ``_``. A subclass says how it learns
-    (:meth:`_fit`), how it scores (:meth:`score_events`) and what it has learnt (:meth:`_arrays`, :meth:`_restore`).
-    """
+    #: Whether :meth:`explain` works.
+    can_explain: ClassVar[bool] = False
+    #: Names of its scores, for detectors that have several.
+    score_names: ClassVar[tuple[str, ...]] = ()
+    #: Whether each token has a loss.
+    has_token_losses: ClassVar[bool] = False
 
-    #: Name in the manifest of a saved detector.
-    kind: ClassVar[str]
-    #: Arguments of the constructor that are saved in folders of their own, or are shorthands, and so are no settings.
-    _not_settings: ClassVar[tuple[str, ...]] = ("tokenizer", "seed")
-
-    #: What the detector has learnt from; None before :meth:`fit`.
-    fitted_on_: dict[str, Json] | None = None
-    #: The training events, so that they can be told from others; None for a detector of unknown training.
+    tokenizer: Tokenizer | None = None
+    #: Fingerprints of the training events, so that they can be recognized; None before ``fit``.
     seen_: TrainingFingerprints | None = None
 
     def fit(
@@ -51,34 +43,29 @@ class Detector(ABC):
         run_folder: str | Path | None = None,
         reporter: Reporter | None = None,
     ) -> Self:
-        """Learn from background events; with a ``run_folder`` the training is logged there and can be resumed.
+        """Learn from background events.
+
+        Parameters
+        ----------
+        run_folder
+            Folder for log and checkpoints of a network; an earlier run in it is continued.
 
         Raises
         ------
         UsageError
             If signal events are among them, or there are none.
         """
-        self._check_events(train, validation)
-        self._fit(train, validation, None if run_folder is None else Path(run_folder), reporter)
-        self.fitted_on_ = {
-            "n_train": len(train),
-            "n_validation": len(validation),
-            "processes": train.process_names.counts(),
-            "files": train.file_names.counts(),
-        }
+        fitted_on = self.start_fit(train, validation)
+        if not len(train) or not len(validation):
+            raise UsageError("training and validation events are both needed; one of them has none")
+        self._fit(train, validation, run_folder=run_folder, reporter=reporter)
+        self.fitted_on_ = fitted_on
         self.seen_ = TrainingFingerprints.of(train)
         return self
 
-    def _check_events(self, train: EventSet, validation: EventSet) -> None:
-        for events in (train, validation):
-            check_background(events)
-        if not len(train) or not len(validation):
-            raise UsageError("training and validation events are both needed; one of them has none")
-
     @abstractmethod
-    def _fit(
-        self, train: EventSet, validation: EventSet, run_folder: Path | None, reporter: Reporter | None
-    ) -> None: ...
+    def _fit(self, train: EventSet, validation: EventSet, **options: Any) -> None:
+        """Learn from these events; the options are those of :meth:`fit`."""
 
     @abstractmethod
     def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:
@@ -88,7 +75,7 @@ class Detector(ABC):
         self,
         events: EventSet,
         *,
-        how: str | None = None,
+        reduction: str | None = None,
         with_token_losses: bool = False,
         device: str = "auto",
     ) -> Scores:
@@ -96,89 +83,59 @@ class Detector(ABC):
 
         Parameters
         ----------
-        how : the name of a score, for detectors that have several.
-        with_token_losses : also give the loss of every token, for detectors that have tokens.
+        reduction
+            One of ``score_names``: how token losses become a score.
+        with_token_losses
+            Also give the loss of every token, for detectors with ``has_token_losses``.
         """
-        if how is not None or with_token_losses:
-            raise UsageError(f"a {self.kind} detector has one score and no token losses")
+        self.check_scores(reduction, with_token_losses)
         return Scores.of(events, self.score_events(events, device=device), seen=self.seen_)
 
-    def origin_of_scores(self, model: str | None, how: str | None = None) -> dict[str, Json]:
-        """What a file of scores says of them: the hash of the ``model``'s manifest, its kind, and how it scores."""
-        return {"model": model, "detector": self.kind, "score": how or self.settings().get("score")}
-
-    def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:  # noqa: ARG002
-        """Say of each event what made its score, for detectors that can.
+    def check_scores(self, reduction: str | None, with_token_losses: bool = False) -> None:
+        """Refuse what this detector cannot give.
 
         Raises
         ------
         UsageError
-            If this detector cannot.
+            If it has no such score, or no token losses.
         """
-        raise UsageError(f"a {self.kind} detector cannot explain its scores; leave out --explain")
+        if reduction is not None and reduction not in self.score_names:
+            choices = nearest(reduction, self.score_names) if self.score_names else "leave it out"
+            raise UsageError(f"a {self.kind} detector has no score {reduction!r}; {choices}")
+        if with_token_losses and not self.has_token_losses:
+            raise UsageError(f"a {self.kind} detector has one score and no token losses; leave them out")
 
-    def settings(self) -> dict[str, Json]:
-        """Arguments of the constructor, as JSON can hold them."""
-        names = [name for name in inspect.signature(type(self)).parameters if name not in self._not_settings]
-        values = {name: getattr(self, name) for name in names}
-        return {
-            name: asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
-            for name, value in values.items()
-        }
+    def origin_of_scores(self, model: str, reduction: str | None = None) -> dict[str, Json]:
+        """Record for a file of scores: the hash of the ``model``'s manifest, its kind, and its score."""
+        return {"model": model, "detector": self.kind, "score": reduction or self.settings().get("score")}
 
-    @abstractmethod
-    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """All that was learnt."""
-
-    @abstractmethod
-    def _restore(self, arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Json]) -> None:
-        """Take back what :meth:`_arrays` and :meth:`_facts` gave."""
-
-    def _facts(self) -> dict[str, Json]:
-        """What is to be known of the fit, for the manifest."""
-        return {}
-
-    def _parts(self) -> dict[str, Callable[[Path], None]]:
-        """What is saved in folders of its own."""
-        return {}
-
-    @classmethod
-    def _make(cls, settings: dict[str, Json], folder: Path) -> Self:  # noqa: ARG003
-        """Make the detector, not fitted yet, from its settings and the parts in ``folder``."""
-        return cls(**settings)
-
-    def save(self, folder: str | Path) -> None:
-        """Write the fitted detector to a folder of its own."""
-        self._check_fitted()
-        arrays = self._arrays() | ({} if self.seen_ is None else {_SEEN: self.seen_.fingerprint})
-        facts = provenance(fitted_on=self.fitted_on_, **self._facts())
-        save_artifact(folder, Artifact(self.kind, self.settings(), arrays, facts), parts=self._parts())
-
-    @classmethod
-    def from_artifact(cls, artifact: Artifact, folder: Path) -> Self:
-        """Make the detector again from what was read from ``folder``."""
-        arrays = dict(artifact.arrays)
-        seen = arrays.pop(_SEEN, None)
-        try:
-            detector = cls._make(artifact.settings, folder)
-            detector._restore(arrays, artifact.provenance)
-            detector.fitted_on_ = artifact.provenance["fitted_on"]
-        except (TypeError, KeyError, RuntimeError) as error:
-            raise ArtifactError(f"does not hold a whole {cls.kind} detector ({error})", path=folder) from None
-        detector.seen_ = None if seen is None else TrainingFingerprints(seen)
-        return detector
-
-    @classmethod
-    def load(cls, folder: str | Path) -> Self:
-        """Read a detector that :meth:`save` wrote.
+    def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:  # noqa: ARG002
+        """Explain the score of each event.
 
         Raises
         ------
-        ArtifactError
-            If it is not there, of another kind or version, damaged or changed by hand.
+        UsageError
+            If ``can_explain`` is false.
         """
-        return cls.from_artifact(load_artifact(folder, cls.kind), Path(folder))
+        raise UsageError(f"a {self.kind} detector cannot explain its scores; leave out --explain")
 
-    def _check_fitted(self) -> None:
-        if self.fitted_on_ is None:
-            raise NotFittedError(f"this {self.kind} detector has not been fitted; call fit(train, validation) first")
+    def token_losses(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float32] | None:  # noqa: ARG002
+        """Loss (n_events, sequence) of each token, for a detector with tokens."""
+        return None
+
+    def altered_copies(self, background: EventSet) -> EventSet | None:  # noqa: ARG002
+        """Altered copies of background events as in the training, for a detector that learns from such copies."""
+        return None
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return {_SEEN: self.seen_.fingerprint} if self.seen_ else {}
+
+    def restore(self, arrays: dict[str, npt.NDArray[Any]], metadata: dict[str, Json]) -> None:
+        super().restore(arrays, metadata)
+        self.seen_ = TrainingFingerprints(arrays[_SEEN])
+
+
+def load_detector(folder: str | Path) -> Detector:
+    """Load a saved detector of any kind; see :func:`unmask.fitted.load`."""
+    detector: Detector = load(folder, DETECTORS)
+    return detector

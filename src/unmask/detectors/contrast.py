@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +12,8 @@ import torch
 from unmask.artifacts import Json
 from unmask.detectors.alterations import Alterations, AlteredCopies
 from unmask.detectors.copies import CopiesTask, in_order
-from unmask.detectors.event_detector import EventNetworkDetector, as_numbers
-from unmask.detectors.momenta import pushed, transverse
+from unmask.detectors.event_detector import EventDetector, as_numbers
+from unmask.detectors.momenta import boost_transverse, transverse
 from unmask.detectors.observable_tail import ObservableTail
 from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
@@ -23,7 +21,7 @@ from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI, Backbone
 from unmask.networks.event_tensors import EventTensors, event_tensors
 from unmask.scores.explanations import Explanation, Term
 from unmask.scores.p_values import BackgroundTail
-from unmask.training import Reporter, Task, TrainingSettings, derive_seed
+from unmask.training import Task, TrainingSettings, derive_seed
 
 # The epoch that is best on validation events is kept, so there is no need to stop before the last.
 TRAINING = TrainingSettings(
@@ -39,7 +37,7 @@ TRAINING = TrainingSettings(
 _EVENTS_FOR_HALF = 5000
 
 
-class ContrastDetector(EventNetworkDetector):
+class ContrastDetector(EventDetector):
     """Tells background events from altered copies of them (replaced-object detection, after ELECTRA's replaced tokens).
 
     The score is w_N (-ln p_network) + w_tail (-ln p_tail). p_network is the tail probability, in validation background,
@@ -62,6 +60,7 @@ class ContrastDetector(EventNetworkDetector):
     """
 
     kind = "contrast"
+    can_explain = True
 
     def __init__(
         self,
@@ -77,26 +76,28 @@ class ContrastDetector(EventNetworkDetector):
         self.alterations, self.tail_weight = alterations, tail_weight
         super().__init__(backbone, size, dropout, training, seed)
 
-    def _fit(self, train: EventSet, validation: EventSet, run_folder: Path | None, reporter: Reporter | None) -> None:
+    def check(self) -> None:
         if not 0 <= self.tail_weight < np.inf:
             raise UsageError(f"tail_weight is {self.tail_weight}; expected 0 or more")
+
+    def new_task(self, network: EventNetwork, train: EventTensors, validation: EventTensors, **options: Any) -> Task:
+        return CopiesTask(network, train, validation, AlteredCopies(self.alterations, train), **options)
+
+    def _fit(self, train: EventSet, validation: EventSet, **options: Any) -> None:
         self.observables_ = ObservableTail.of(train, validation)
-        super()._fit(train, validation, run_folder, reporter)
+        super()._fit(train, validation, **options)
         self.network_weight_ = len(train) / (len(train) + _EVENTS_FOR_HALF)
         self.logits_ = BackgroundTail.of(as_numbers(self._outputs(validation, self.training.device)))
 
-    def _new_task(self, network: EventNetwork, train: EventSet, validation: EventSet) -> Task:
-        return CopiesTask(network, train, validation, self, partial(AlteredCopies, self.alterations))
-
     def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:
-        self._check_fitted()
+        self.check_fitted()
         logits = self._outputs(events, device)
         of_observables = self.observables_.minus_log_p(events)  # on the CPU, while a GPU is at work on the logits
         of_network = self.logits_.minus_log_p_of(as_numbers(logits))
         return self.network_weight_ * of_network + self.tail_weight * of_observables
 
     def altered_copies(self, background: EventSet) -> EventSet:
-        """Copies of background events as the network learns from: those that pass what all of these events pass.
+        """Altered copies of background events, as in the training: those that pass the selection of all these events.
 
         >>> from unmask import load_sample
         >>> events = load_sample("gluino")
@@ -106,51 +107,45 @@ class ContrastDetector(EventNetworkDetector):
         True
         """
         events = event_tensors(background)
-        torch.manual_seed(derive_seed(self.training.seed, "altered copies"))
-        copier = AlteredCopies(self.alterations, events)
-        copies = copier(events)
-        is_used = copier.weights(events, copies).numpy() > 0
+        torch.manual_seed(derive_seed(self.run_settings.seed, "altered copies"))
+        generator = AlteredCopies(self.alterations, events)
+        copies = generator(events)
+        is_used = generator.weights(events, copies).numpy() > 0
         return _with_tensors(background, copies)[is_used]
 
     def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:
-        """By how much the score falls without each object, whose momentum the rest takes over, and both terms."""
+        """Give the drop in score without each object, whose momentum the rest compensates, and both terms."""
         scores = self.score_events(events, device=device)
         which, without = _without_each_object(events)
-        fall = scores[which] - self.score_events(without, device=device)
-        parts = np.split(fall, np.cumsum(events.n_objects)[:-1]) if len(events) else []
+        drop = scores[which] - self.score_events(without, device=device)
+        parts = np.split(drop, np.cumsum(events.n_objects)[:-1]) if len(events) else []
         minus_log_p = self.logits_.minus_log_p_of(as_numbers(self._outputs(events, device)))
         return [
             Explanation(part.tolist(), terms=[Term("objects, together", self.logits_.text(p), None, p), *observables])
             for part, p, observables in zip(parts, minus_log_p.tolist(), self.observables_.terms(events), strict=True)
         ]
 
-    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
-        network = {f"network.{name}": array for name, array in super()._arrays().items()}
-        return network | self.logits_.arrays("logits") | self.observables_.arrays()
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return super().arrays() | self.logits_.arrays("logits") | self.observables_.arrays()
 
-    def _facts(self) -> dict[str, Json]:
-        return super()._facts() | {"network_weight": self.network_weight_}
+    def metadata(self) -> dict[str, Json]:
+        return super().metadata() | {"network_weight": self.network_weight_}
 
-    @classmethod
-    def _make(cls, settings: dict[str, Json], folder: Path) -> Any:
-        return super()._make(settings | {"alterations": Alterations(**settings["alterations"])}, folder)
-
-    def _restore(self, arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Json]) -> None:
-        of_network = {key: array for key, array in arrays.items() if key.startswith("network.")}
-        super()._restore({key.removeprefix("network."): array for key, array in of_network.items()}, facts)
+    def restore(self, arrays: dict[str, npt.NDArray[Any]], metadata: dict[str, Json]) -> None:
+        super().restore(arrays, metadata)
         self.logits_ = BackgroundTail.from_arrays(arrays, "logits")
         self.observables_ = ObservableTail.from_arrays(arrays)
-        self.network_weight_ = float(facts["network_weight"])
+        self.network_weight_ = float(metadata["network_weight"])
 
 
 def _without_each_object(events: EventSet) -> tuple[npt.NDArray[np.int64], EventSet]:
-    """Which event is meant, and that event without one of its objects, the rest recoiling, for each object."""
-    found = event_tensors(events)
-    which, place = torch.nonzero(found.types[:, 1:], as_tuple=True)
-    copies, rows, place = found.at(which), torch.arange(len(which)), place + 1
-    gone = transverse(copies.kinematics[rows, place])
+    """Index of the event, and that event without one of its objects, the rest recoiling, for each object."""
+    tensors = event_tensors(events)
+    which, place = torch.nonzero(tensors.types[:, 1:], as_tuple=True)
+    copies, rows, place = tensors.at(which), torch.arange(len(which)), place + 1
+    removed = transverse(copies.kinematics[rows, place])
     copies.types[rows, place] = 0
-    moved = pushed(*copies, gone)
+    moved = boost_transverse(*copies, removed)
     index = which.numpy()
     return index, _with_tensors(
         events[index], in_order(moved[:, :1], moved[:, 1:], copies.types[:, 1:].long(), events.max_objects)
@@ -158,7 +153,7 @@ def _without_each_object(events: EventSet) -> tuple[npt.NDArray[np.int64], Event
 
 
 def _with_tensors(events: EventSet, tensors: EventTensors) -> EventSet:
-    """Events with other objects and another missing energy."""
+    """Events with other objects and another MET."""
     kinematics, types = (tensor.numpy() for tensor in tensors)
     is_object = types[:, 1:] != 0
     columns = {

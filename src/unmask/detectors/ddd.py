@@ -2,29 +2,88 @@
 
 from __future__ import annotations
 
-from functools import partial
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from unmask.detectors.copies import CopiesTask
-from unmask.detectors.distorter import Distorter, Strengths
-from unmask.detectors.event_detector import EventNetworkDetector
-from unmask.events.event_set import EventSet
-from unmask.networks.event_network import BackboneName, EventNetwork, SizeName
+import torch
+from torch import Tensor
+
+from unmask.detectors.copies import CopiesTask, CopyGenerator, in_order, random_choices
+from unmask.detectors.event_detector import EventDetector
+from unmask.detectors.momenta import log_mass_factor, reflected_in, reflected_up
+from unmask.errors import UsageError
+from unmask.events.objects import OBJECTS
+from unmask.kinematics import log_cosh, wrap_phi
+from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI, BackboneName, EventNetwork, SizeName
+from unmask.networks.event_tensors import EventTensors
 from unmask.training import Task, TrainingSettings
 
 TRAINING = TrainingSettings(learning_rate=5e-4, schedule="plateau", gradient_clip=1.0)
+#: Objects of each type whose E / |p| a retagged object can get.
+_N_KNOWN = 1024
+#: Maximum number of training events whose objects can be added to others.
+_MAX_DONORS = 1 << 16
 
 
-class DDDDetector(EventNetworkDetector):
+@dataclass(frozen=True)
+class Strengths:
+    """Strengths of the distortions.
+
+    Attributes
+    ----------
+    smear
+        Standard deviation of the logarithm of each pT and, in radians, of each direction.
+    add, remove, retag
+        Probability of each object: of another event, to be added; of the event, to be removed; to become one of another
+        type. At least one object is, if there is any.
+    recoil
+        The MET compensates the changes of the objects, so that a distorted event is as balanced as any real one, known
+        or not. Otherwise it is smeared like an object, and distortions show as a lack of balance.
+    """
+
+    smear: float
+    add: float
+    remove: float
+    retag: float
+    recoil: bool
+
+    def __post_init__(self) -> None:
+        mistakes = []
+        if not (math.isfinite(self.smear) and self.smear >= 0):
+            mistakes.append(f"smear is {self.smear}; expected 0 or more")
+        mistakes += [
+            f"{name} is {getattr(self, name)}; expected from 0 to 1"
+            for name in ("add", "remove", "retag")
+            if not 0 <= getattr(self, name) <= 1
+        ]
+        if not (mistakes or self.is_used):
+            mistakes.append("no distortion is left: all strengths are 0")
+        if mistakes:
+            raise UsageError("; ".join(mistakes))
+
+    @property
+    def is_used(self) -> list[int]:
+        """Kinds of distortion, in the order of the attributes, whose strength is not 0."""
+        return [i for i, value in enumerate((self.smear, self.add, self.remove, self.retag)) if value > 0]
+
+
+class DDDDetector(EventDetector):
     """Anomaly score from a classifier of background events against the same events distorted.
 
     The score is the logit of the probability that an event is distorted.
 
     Parameters
     ----------
-    backbone, size, dropout : see :func:`~unmask.networks.event_network.make_event_network`.
-    smear, add, remove, retag, recoil : see :class:`~unmask.detectors.distorter.Strengths`.
-    training : how the network is trained.
-    seed : shorthand for the seed in ``training``.
+    backbone, size, dropout
+        See :func:`~unmask.networks.event_network.make_event_network`.
+    smear, add, remove, retag, recoil
+        See :class:`~unmask.detectors.ddd.Strengths`.
+    training
+        How the network is trained.
+    seed
+        Shorthand for the seed in ``training``.
     """
 
     kind = "ddd"
@@ -46,12 +105,73 @@ class DDDDetector(EventNetworkDetector):
         self.smear, self.add, self.remove, self.retag, self.recoil = smear, add, remove, retag, recoil
         super().__init__(backbone, size, dropout, training, seed)
 
-    def _new_task(self, network: EventNetwork, train: EventSet, validation: EventSet) -> Task:
-        strengths = Strengths(self.smear, self.add, self.remove, self.retag, self.recoil)
-        return CopiesTask(
-            network,
-            train,
-            validation,
-            self,
-            partial(Distorter, strengths, tags=sorted(one.tag for one in self.schema_.types)),
-        )
+    def check(self) -> None:
+        self.strengths()
+
+    def strengths(self) -> Strengths:
+        """The strengths, validated."""
+        return Strengths(self.smear, self.add, self.remove, self.retag, self.recoil)
+
+    def new_task(self, network: EventNetwork, train: EventTensors, validation: EventTensors, **options: Any) -> Task:
+        generator = Distorter(self.strengths(), train, tags=sorted(one.tag for one in self.schema_.types))
+        return CopiesTask(network, train, validation, generator, **options)
+
+
+class Distorter(CopyGenerator):
+    """Distorts events so that only the distortion distinguishes them from the others.
+
+    Each event undergoes at least one kind of distortion, every combination as often as the others. Momenta are
+    reflected at the lowest pT and the largest \\|eta\\| of a type in training events, a retagged object gets the ratio
+    of energy to momentum of an object of its new type, and objects are ordered and cut again.
+    """
+
+    def __init__(self, strengths: Strengths, train: EventTensors, tags: Sequence[int] = tuple(OBJECTS)) -> None:
+        super().__init__(train, n_known=_N_KNOWN)
+        self.strengths, self.tags = strengths, torch.tensor(tags)
+        # From all parts of a file that may be sorted by process: a neighbor could only lend what the event has anyway.
+        self.donors = train.at(slice(None, None, -(-len(train.types) // _MAX_DONORS)))
+
+    def __call__(self, events: EventTensors) -> EventTensors:
+        """Distort each event; added objects come from training events."""
+        n, device = len(events.types), events.types.device
+        is_smeared, is_added_to, is_removed_from, is_retagged = random_choices(n, self.strengths.is_used, 4, device)
+        donors = self.donors.at(torch.randint(len(self.donors.types), (n,), device=device))
+        kinematics, types = events.kinematics[:, 1:], events.types[:, 1:].long()
+        donor_types = donors.types[:, 1:].long()
+        types = torch.where(is_removed_from & _picked(types != 0, self.strengths.remove), 0, types)
+        is_added = is_added_to & _picked(donor_types != 0, self.strengths.add)
+        types = torch.cat([types, torch.where(is_added, donor_types, 0)], 1)
+        kinematics = torch.cat([kinematics, donors.kinematics[:, 1:]], 1)
+        factor = log_mass_factor(kinematics)
+        is_retagged = is_retagged & _picked(types != 0, self.strengths.retag)
+        n_types = len(self.tags)
+        other = torch.searchsorted(self.tags, types) + torch.randint(1, n_types, types.shape, device=device)
+        types = torch.where(is_retagged, self.tags[other % n_types], types)
+        factor = torch.where(is_retagged, self.drawn(types)[1], factor)
+        kinematics = self._moved(kinematics, types, is_smeared, is_smeared | is_retagged, factor)
+        met, met_type = events.kinematics[:, :1], events.types[:, :1]
+        distorted = in_order(met, kinematics, types, events.types.shape[1] - 1)
+        if self.strengths.recoil:
+            return self.balanced(events, distorted)
+        met = self._moved(met, met_type.long(), is_smeared, is_smeared, torch.zeros_like(met[..., 0]))
+        return EventTensors(torch.cat([met, distorted.kinematics[:, 1:]], 1), distorted.types)
+
+    def _moved(
+        self, kinematics: Tensor, types: Tensor, is_smeared: Tensor, is_changed: Tensor, log_mass_factor: Tensor
+    ) -> Tensor:
+        """Smear where asked, keep within the limits of the types, and recompute the energies."""
+        shift = torch.randn_like(kinematics) * self.strengths.smear * is_smeared[..., None]
+        log_pt = kinematics[..., LOG_PT] + shift[..., LOG_PT]
+        log_pt = torch.where(is_changed, reflected_up(log_pt, self.min_log_pt[types]), log_pt)
+        eta = kinematics[..., ETA] + shift[..., ETA]
+        eta = torch.where(is_changed, reflected_in(eta, self.max_abs_eta[types]), eta)
+        phi = kinematics[..., PHI] + shift[..., PHI]
+        phi = torch.where(is_smeared, wrap_phi(phi), phi)
+        log_energy = torch.where(is_changed, log_pt + log_cosh(eta) + log_mass_factor, kinematics[..., LOG_ENERGY])
+        return torch.stack([log_energy, log_pt, eta, phi], -1)
+
+
+def _picked(is_there: Tensor, probability: float) -> Tensor:
+    """Pick each object with a probability, and at least one."""
+    drawn = torch.rand(is_there.shape, device=is_there.device).masked_fill(~is_there, 2.0)
+    return is_there & (drawn <= drawn.amin(1, keepdim=True).clamp_min(probability))

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from unmask.detectors.momenta import log_uniform
 from unmask.events.objects import LEPTON_TAGS, TAGS
 from unmask.kinematics import log_cosh
 
 if TYPE_CHECKING:
-    from unmask.detectors.copies import Copier
+    from unmask.detectors.copies import CopyGenerator
 
 W_MASS_GEV, TOP_MASS_GEV = 80.4, 172.5
 _JET, _B_JET, _PHOTON = TAGS["jet"], TAGS["b-jet"], TAGS["photon"]
-_LEPTON, _ANTI = -1, -2  # of a flavour and charge that are drawn, and its antiparticle
+_LEPTON, _ANTI = -1, -2  # of a random flavor and charge, and its antiparticle
 #: Relative frequency, mass in GeV, and the tags of the decay products; the third is the b-jet of a top quark. Not
-#: branching fractions: rare decays to leptons and photons are what a search can see.
+#: branching fractions: rare decays to leptons and photons are the visible ones in a search.
 _CHANNELS: tuple[tuple[float, float, tuple[int, int, int]], ...] = (
     (1.0, W_MASS_GEV, (_JET, _JET, 0)),
     (1.0, W_MASS_GEV, (_LEPTON, 0, 0)),
@@ -34,17 +35,16 @@ _CHANNELS: tuple[tuple[float, float, tuple[int, int, int]], ...] = (
 _ACOPLANARITY, _RAPIDITY = 0.4, 1.0
 
 
-def drawn_decays(n: int, pt_gev: tuple[float, float], limits: Copier) -> tuple[Tensor, Tensor, Tensor]:
+def drawn_decays(n: int, pt_gev: tuple[float, float], limits: CopyGenerator) -> tuple[Tensor, Tensor, Tensor]:
     """Objects (n, 6, 4), types (n, 6) and invisible momenta (n, 2) in GeV from one or two particles in each event.
 
     Two are about back to back. Products outside the ``limits`` of pT and eta of their types count as invisible.
     """
-    device = limits.least_log_pt.device
+    device = limits.min_log_pt.device
     frequency, mass, products = (torch.tensor(column, device=device) for column in zip(*_CHANNELS, strict=True))
     channel = torch.multinomial(frequency, 2 * n, replacement=True).view(n, 2) if n else products.new_zeros(0, 2)
     mass, products = mass[channel], products[channel]
-    low, high = pt_gev
-    pt = low * torch.exp(math.log(high / low) * torch.rand(n, 2, device=device))
+    pt = log_uniform(pt_gev, (n, 2), device)
     phi = 2 * math.pi * torch.rand(n, 1, device=device) + torch.tensor([0, math.pi], device=device)
     phi = phi + _ACOPLANARITY * torch.randn(n, 2, device=device)
     rapidity = _RAPIDITY * torch.randn(n, 2, device=device)
@@ -59,15 +59,15 @@ def drawn_decays(n: int, pt_gev: tuple[float, float], limits: Copier) -> tuple[T
     is_there = torch.stack([torch.ones(n, device=device), torch.rand(n, device=device)], 1) > 0.5
     momenta = torch.stack([first, second, torch.where(is_top[..., None], b_quark, 0)], 2)
     momenta = (momenta * is_there[..., None, None]).flatten(1, 2)
-    flavour, charge = (torch.randint(2, (n, 2, 1), device=device) for _ in range(2))
+    flavor, charge = (torch.randint(2, (n, 2, 1), device=device) for _ in range(2))
     leptons = torch.tensor(LEPTON_TAGS, device=device)
-    types = torch.where(products == _LEPTON, leptons[flavour, charge], products)
-    types = torch.where(products == _ANTI, leptons[flavour, 1 - charge], types)
+    types = torch.where(products == _LEPTON, leptons[flavor, charge], products)
+    types = torch.where(products == _ANTI, leptons[flavor, 1 - charge], types)
     types = (types * is_there[..., None]).flatten(1)
     pt = momenta[..., 1:3].norm(dim=-1).clamp_min(1e-2)
     eta, phi = torch.asinh(momenta[..., 3] / pt), torch.atan2(momenta[..., 2], momenta[..., 1])
     log_pt = (pt * 1e3).log()
-    types = types * ((log_pt > limits.least_log_pt[types]) & (eta.abs() < limits.most_eta[types]))
+    types = types * ((log_pt > limits.min_log_pt[types]) & (eta.abs() < limits.max_abs_eta[types]))
     objects = torch.stack([log_pt + log_cosh(eta) + limits.drawn(types)[1], log_pt, eta, phi], -1)
     invisible = (momenta[..., 1:3] * (types == 0)[..., None]).sum(1)
     return torch.where((types > 0)[..., None], objects, 0), types, invisible

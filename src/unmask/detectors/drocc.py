@@ -1,49 +1,56 @@
-"""Deep robust one-class classification (arXiv:2002.12718): background against its worst neighbours."""
+"""Deep robust one-class classification (arXiv:2002.12718): background against its worst neighbors."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unmask.detectors.event_detector import BackgroundTask, EventNetworkDetector
+from unmask.detectors.event_detector import EventDetector
 from unmask.errors import TrainingError, UsageError
 from unmask.events.event_set import EventSet
 from unmask.networks.event_network import BackboneName, EventNetwork, SizeName
 from unmask.networks.event_tensors import EventTensors
-from unmask.training import Reporter, Task, TrainingSettings
+from unmask.training import Task, TrainingSettings
 
-#: Nothing has been learnt if the loss stays above this share of what the best constant score has.
-_LARGEST_SHARE = 0.99
-#: A training of fewer steps, for a try, need not have learnt anything.
+#: Nothing was learned if the loss stays above this part of the best loss of a constant score.
+_MAX_RELATIVE_LOSS = 0.99
+#: A training of fewer steps, for a try, need not have learned anything.
 _STEPS_TO_LEARN = 500
 
-# At first events and their neighbours cannot be told apart and the loss hardly moves: that is no reason to stop.
+# At first events and their neighbors cannot be told apart and the loss hardly moves: that is no reason to stop.
 TRAINING = TrainingSettings(learning_rate=5e-4, max_epochs=50, gradient_clip=1.0, patience=10, divergence=1.0)
 
 
-class DROCCDetector(EventNetworkDetector):
+class DROCCDetector(EventDetector):
     """Anomaly score from a classifier of background events against points near them that it takes for background.
 
-    Around every training event a point is sought, by gradient ascent, that the network calls background and that lies
-    in the shell between ``radius`` and ``gamma`` times ``radius``; the network learns to tell such points from events.
-    They differ from events in numbers that a network reads: for "mlp" in all columns, for the others in the
-    standardised kinematics of missing energy and objects, while types and the number of objects stay. The score is the
-    logit of the probability of such a point.
+    Gradient ascent seeks a point around every training event that the network calls background and that lies in the
+    shell between ``radius`` and ``gamma`` times ``radius``; the network learns to tell such points from events. They
+    differ from events in the inputs of the network: for "mlp" in all columns, for the others in the standardized
+    kinematics of MET and objects, while types and the number of objects stay. The score is the logit of the probability
+    of such a point.
 
     Parameters
     ----------
-    backbone, size, dropout : see :func:`~unmask.networks.event_network.make_event_network`.
-    radius : inner radius of the shell, as the root mean square change of an input in standard deviations: the distance
-        is ``radius`` times the square root of the number of inputs that can change.
-    gamma : outer over inner radius.
-    n_ascent_steps, ascent_step : number and length, in inner radii, of the steps of the ascent.
-    negative_weight : weight of these points in the loss, relative to events.
-    training : how the network is trained.
-    seed : shorthand for the seed in ``training``.
+    backbone, size, dropout
+        See :func:`~unmask.networks.event_network.make_event_network`.
+    radius
+        Inner radius of the shell, as the root mean square change of an input in standard deviations: the distance is
+        ``radius`` times the square root of the number of inputs that can change.
+    gamma
+        Outer over inner radius.
+    n_ascent_steps, ascent_step
+        Number and length, in inner radii, of the steps of the ascent.
+    negative_weight
+        Weight of these points in the loss, relative to events.
+    training
+        How the network is trained.
+    seed
+        Shorthand for the seed in ``training``.
     """
 
     kind = "drocc"
@@ -62,61 +69,50 @@ class DROCCDetector(EventNetworkDetector):
         training: TrainingSettings = TRAINING,
         seed: int | None = None,
     ) -> None:
-        mistakes = [
-            f"{name} is {value}; accepted: {what}"
-            for name, value, is_good, what in (
-                ("radius", radius, radius > 0, "more than 0"),
-                ("gamma", gamma, gamma >= 1, "1 or more"),
-                ("n_ascent_steps", n_ascent_steps, n_ascent_steps >= 0, "0 or more"),
-                ("ascent_step", ascent_step, ascent_step > 0, "more than 0"),
-                ("negative_weight", negative_weight, negative_weight > 0, "more than 0"),
-            )
-            if not (is_good and math.isfinite(value))
-        ]
-        if mistakes:
-            raise UsageError("; ".join(mistakes))
         self.radius, self.gamma = radius, gamma
         self.n_ascent_steps, self.ascent_step = n_ascent_steps, ascent_step
         self.negative_weight = negative_weight
         super().__init__(backbone, size, dropout, training, seed)
 
-    def _fit(self, train: EventSet, validation: EventSet, run_folder: Path | None, reporter: Reporter | None) -> None:
-        super()._fit(train, validation, run_folder, reporter)
-        self._check_told_apart()
+    def check(self) -> None:
+        minimum = {"radius": 0, "gamma": 1, "n_ascent_steps": 0, "ascent_step": 0, "negative_weight": 0}
+        mistakes = []
+        for name, value in minimum.items():
+            may_be_equal, got = name in ("gamma", "n_ascent_steps"), getattr(self, name)
+            if not (math.isfinite(got) and (got > value or (may_be_equal and got == value))):
+                expected = f"{value} or more" if may_be_equal else f"more than {value}"
+                mistakes.append(f"{name} is {got}; expected {expected}")
+        if mistakes:
+            raise UsageError("; ".join(mistakes))
 
-    def _check_told_apart(self) -> None:
-        """Refuse a network that takes the points for background as much as the events: its scores mean nothing.
+    def new_task(self, network: EventNetwork, train: EventTensors, validation: EventTensors, **options: Any) -> Task:
+        return DROCCTask(self, network, train, validation, **options)
 
-        Raises
-        ------
-        TrainingError
-        """
-        weight = self.negative_weight
+    def _fit(self, train: EventSet, validation: EventSet, **options: Any) -> None:
+        super()._fit(train, validation, **options)
+        history, weight = self.history_ or [], self.negative_weight
         of_constant = math.log1p(weight) + weight * math.log1p(1 / weight)
-        loss = min(record.validation_loss for record in self.history_)
-        if self.history_[-1].step >= _STEPS_TO_LEARN and not loss < _LARGEST_SHARE * of_constant:
+        loss = min(record.validation_loss for record in history)
+        # Otherwise the network takes the points for background as much as the events, and its scores mean nothing.
+        if history[-1].step >= _STEPS_TO_LEARN and not loss < _MAX_RELATIVE_LOSS * of_constant:
             raise TrainingError(
-                f"events and the points sought around them are not told apart: after {len(self.history_)} epochs the "
+                f"events and the points sought around them are not told apart: after {len(history)} epochs the "
                 f"validation loss is {loss:.4g}, and {of_constant:.4g} with a constant score; widen the radius (it is "
                 f"{self.radius:g}), train for more epochs (max_epochs), or take fewer ascent steps"
             )
 
-    def _new_task(self, network: EventNetwork, train: EventSet, validation: EventSet) -> Task:
-        return DROCCTask(network, train, validation, self)
 
-
-class DROCCTask(BackgroundTask):
+class DROCCTask(Task):
     """Cross-entropy of events and of the points that are sought around them."""
 
-    def __init__(self, network: EventNetwork, train: EventSet, validation: EventSet, detector: DROCCDetector) -> None:
-        super().__init__(network, train, validation, detector)
+    def __init__(self, detector: DROCCDetector, *data: Any, **options: Any) -> None:
+        super().__init__(*data, **options)
         self.detector = detector
 
-    def loss(self, events: EventTensors) -> Tensor:
-        inputs = self.network.standardise(*events)
-        negatives = self.negatives(inputs, events.types)
-        types = torch.cat([events.types, events.types])
-        logits = self.network.of_inputs(torch.cat([inputs, negatives]), types)[:, 0].float()
+    def loss(self, *data: Tensor) -> Tensor:
+        inputs, types = self.network.standardize(*data), data[1]
+        both = torch.cat([inputs, self.negatives(inputs, types)])
+        logits = self.network.of_inputs(both, torch.cat([types, types]))[:, 0].float()
         of_events, of_negatives = logits.chunk(2)
         return F.softplus(of_events).mean() + self.detector.negative_weight * F.softplus(-of_negatives).mean()
 

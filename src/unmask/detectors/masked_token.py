@@ -1,45 +1,65 @@
-"""The paper's detector: how badly a masked-token model, trained on background, fills in each token of an event."""
+"""The paper's detector: losses of a masked-token model, trained on background, at each token of an event."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from pathlib import Path
-from typing import Self, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from unmask.artifacts import Json
-from unmask.detectors.masked_token_explanations import explain_masked_tokens
-from unmask.detectors.network import BATCH_EVENTS, NetworkDetector
+from unmask.detectors.base import Detector
+from unmask.errors import UsageError, nearest
 from unmask.events.event_set import EventSet
+from unmask.events.objects import OBJECTS
 from unmask.networks.masked_token import MaskedTokenTransformer, Padding
-from unmask.networks.masked_token_scoring import EventScore, event_scores, token_losses
-from unmask.networks.positional_encoding import PositionName
-from unmask.scores.explanations import Explanation
+from unmask.networks.masked_token_scoring import (
+    REDUCTIONS,
+    Reduction,
+    reduced_losses,
+    token_losses,
+    token_probabilities,
+)
+from unmask.networks.transformer import PositionName
+from unmask.scores.explanations import Explanation, Guess, Term, TokenExplanation
 from unmask.scores.score_table import Scores
-from unmask.tokenizers import load_tokenizer
-from unmask.tokenizers.base import Tokenizer, TokenSet
-from unmask.training import Reporter, Task, TrainingSettings
+from unmask.tokenizers import PAD_ID, Tokenizer, TokenSet
+from unmask.training import Task, Trained, TrainingSettings, batches, pick_device
+
+#: Events that are scored at a time on the device.
+BATCH_EVENTS = 1 << 16
+#: Events whose probabilities of all tokens at all positions are held in memory.
+_EXPLAINED_EVENTS = 32
+_N_EXPECTED = 3
+NO_OBJECT = "no further object"
 
 
-class MaskedTokenDetector(NetworkDetector[MaskedTokenTransformer]):
+class MaskedTokenDetector(Trained[MaskedTokenTransformer], Detector):
     """Anomaly score from masked-token prediction.
 
     Parameters
     ----------
-    tokenizer : how events become tokens; fitted together with the detector if it has not been.
-    hidden, n_layers, n_heads, ffn_expansion, dropout, position, padding : see
-        :class:`~unmask.networks.masked_token.MaskedTokenTransformer`.
-    score : how the losses of an event's tokens become its score: "mean" (the paper's), "mean-real", "sum" or "max".
-    training : how the network is trained.
-    seed : shorthand for the seed in ``training``.
+    tokenizer
+        Turns events into tokens; fitted together with the detector if it has not been.
+    hidden, n_layers, n_heads, ffn_expansion, dropout, position, padding
+        See :class:`~unmask.networks.masked_token.MaskedTokenTransformer`.
+    score
+        Reduction of the losses of an event's tokens: "mean" (the paper's), "mean-real", "sum" or "max".
+    training
+        How the network is trained.
+    seed
+        Shorthand for the seed in ``training``.
     """
 
     kind = "masked-token"
+    parts = ("tokenizer",)
+    can_explain = True
+    score_names = REDUCTIONS
+    has_token_losses = True
+
+    tokenizer: Tokenizer
 
     def __init__(
         self,
@@ -52,7 +72,7 @@ class MaskedTokenDetector(NetworkDetector[MaskedTokenTransformer]):
         dropout: float = 0.05,
         position: PositionName = "none",
         padding: Padding = "predict",
-        score: EventScore = "mean",
+        score: Reduction = "mean",
         training: TrainingSettings = TrainingSettings(),
         seed: int | None = None,
     ) -> None:
@@ -64,61 +84,16 @@ class MaskedTokenDetector(NetworkDetector[MaskedTokenTransformer]):
         self.dropout = dropout
         self.position: PositionName = position
         self.padding: Padding = padding
-        self.score: EventScore = score
-        super().__init__(training, seed)
+        self.score: Reduction = score
+        self.training = training
+        self.seed = seed
 
-    def _fit(self, train: EventSet, validation: EventSet, run_folder: Path | None, reporter: Reporter | None) -> None:
-        if self.tokenizer.fitted_on_ is None:
-            self.tokenizer.fit(train, validation)
-        super()._fit(train, validation, run_folder, reporter)
+    def check(self) -> None:
+        if self.score not in REDUCTIONS:
+            raise UsageError(f"score {self.score!r}: {nearest(self.score, REDUCTIONS)}")
+        self.tokenizer.check()
 
-    def _new_task(self, network: MaskedTokenTransformer, train: EventSet, validation: EventSet) -> Task:
-        tokens, held_out = self.tokenizer.encode(train), self.tokenizer.encode(validation)
-        return _MaskedTokenTask(network, tokens, held_out, self.training.seed)
-
-    def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:
-        return self.scores(events, device=device).score
-
-    def scores(
-        self,
-        events: EventSet,
-        *,
-        how: str | None = None,
-        with_token_losses: bool = False,
-        device: str = "auto",
-    ) -> Scores:
-        """Scores with the identity of the events, on request with the loss of every token.
-
-        Parameters
-        ----------
-        how : "mean", "mean-real", "sum" or "max" of the token losses; by default what the detector was made with.
-        """
-        chosen = cast("EventScore", how or self.score)
-        tokens = self.tokenizer.encode(events)
-        losses = self.token_losses(tokens, device=device)
-        is_real = torch.from_numpy(tokens.is_real)
-        is_counted = is_real if self.padding == "ignore" else torch.ones_like(is_real)
-        score = event_scores(torch.from_numpy(losses).double(), is_counted, is_real, chosen).numpy()
-        return Scores.of(events, score, losses if with_token_losses else None, seen=self.seen_)
-
-    def token_losses(self, events: EventSet | TokenSet, *, device: str = "auto") -> npt.NDArray[np.float32]:
-        """Cross-entropy (n_events, sequence) of each token when it is masked; 0 at ignored padding."""
-        self._check_fitted()
-        tokens = self.tokenizer.encode(events) if isinstance(events, EventSet) else events
-        return self._in_batches((tokens.tokens,), token_losses, device)
-
-    def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:
-        return explain_masked_tokens(self, events, device=device)
-
-    def _parts(self) -> dict[str, Callable[[Path], None]]:
-        return {"tokenizer": self.tokenizer.save}
-
-    @classmethod
-    def _make(cls, settings: dict[str, Json], folder: Path) -> Self:
-        made: Self = super()._make(settings | {"tokenizer": load_tokenizer(folder / "tokenizer")}, folder)
-        return made
-
-    def _new_network(self) -> MaskedTokenTransformer:
+    def new_network(self) -> MaskedTokenTransformer:
         return MaskedTokenTransformer(
             self.tokenizer.n_codes,
             self.tokenizer.sequence_length,
@@ -131,47 +106,148 @@ class MaskedTokenDetector(NetworkDetector[MaskedTokenTransformer]):
             padding=self.padding,
         )
 
+    def _fit(self, train: EventSet, validation: EventSet, **options: Any) -> None:
+        if self.tokenizer.fitted_on_ is None:
+            self.tokenizer.fit(train, validation)
+        network = self.seeded_network()
+        tokens, held_out = (torch.tensor(self.tokenizer.encode(events).tokens) for events in (train, validation))
+        content = hashlib.sha256(tokens.numpy().tobytes() + held_out.numpy().tobytes()).hexdigest()
+        task = _MaskedTokenTask(
+            network,
+            (tokens, torch.zeros(len(tokens), dtype=torch.int16)),
+            (held_out,),
+            seed=self.run_settings.seed,
+            identity=content,
+        )
+        self.run(task, **options)
+
+    def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:
+        return self.scores(events, device=device).score
+
+    def scores(
+        self,
+        events: EventSet,
+        *,
+        reduction: str | None = None,
+        with_token_losses: bool = False,
+        device: str = "auto",
+    ) -> Scores:
+        self.check_scores(reduction, with_token_losses)
+        tokens = self.tokenizer.encode(events)
+        losses = self.token_losses(tokens, device=device)
+        is_real = torch.from_numpy(tokens.is_real)
+        is_counted = is_real if self.padding == "ignore" else torch.ones_like(is_real)
+        chosen = cast("Reduction", reduction or self.score)
+        score = reduced_losses(torch.from_numpy(losses).double(), is_counted, is_real, chosen).numpy()
+        return Scores.of(events, score, losses if with_token_losses else None, seen=self.seen_)
+
+    def token_losses(self, events: EventSet | TokenSet, *, device: str = "auto") -> npt.NDArray[np.float32]:
+        """Cross-entropy (n_events, sequence) of each token when it is masked; 0 at ignored padding."""
+        self.check_fitted()
+        tokens = (self.tokenizer.encode(events) if isinstance(events, EventSet) else events).tokens
+        where = pick_device(device)
+        network = self.network_.to(where)
+        parts = np.array_split(tokens, max(1, -(-len(tokens) // BATCH_EVENTS)))
+        return np.concatenate([token_losses(network, torch.tensor(part, device=where)).cpu().numpy() for part in parts])
+
+    def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:
+        """Give the loss of each token when it is masked, and the expected ones.
+
+        The losses of padding, where it is predicted, belong to the number of objects: they are added up in a term of
+        that name, and of the padding only the first empty slot is listed among the tokens.
+        """
+        guesser = _Guesser(self.tokenizer)
+        explanations = []
+        for some in events.chunks(_EXPLAINED_EVENTS):
+            tokens = self.tokenizer.encode(some)
+            losses = self.token_losses(tokens, device=device)  # also moves the network to the device
+            on_device = torch.tensor(tokens.tokens, device=next(self.network_.parameters()).device)
+            probabilities = token_probabilities(self.network_, on_device).cpu().numpy()
+            explanations += [
+                self._explanation(guesser, some.tag[i], tokens.tokens[i], losses[i], probabilities[i])
+                for i in range(len(some))
+            ]
+        return explanations
+
+    def _explanation(
+        self,
+        guesser: _Guesser,
+        tags: npt.NDArray[np.uint8],
+        tokens: npt.NDArray[np.int32],
+        losses: npt.NDArray[np.float32],
+        probabilities: npt.NDArray[np.float32],
+    ) -> Explanation:
+        of_event = self.tokenizer.event_positions
+        object_of_position = {p: n for n, p in enumerate(p for p in range(len(tokens)) if p not in of_event)}
+
+        def token_at(position: int) -> TokenExplanation:
+            token, number = int(tokens[position]), object_of_position.get(position)
+            is_empty = token == PAD_ID
+            observed, expected = guesser.guesses(probabilities[position], token)
+            return TokenExplanation(
+                name=of_event.get(position) or ("empty slot" if is_empty else OBJECTS[int(tags[number or 0])].name),
+                text=NO_OBJECT if is_empty else self.tokenizer.describe(token),
+                token_loss=round(float(losses[position]), 4),
+                probability=float(f"{np.exp(-float(losses[position])):.4g}"),
+                observed=observed,
+                expected=expected,
+                object=None if is_empty else number,
+            )
+
+        listed = [token_at(int(position)) for position in np.flatnonzero(tokens != PAD_ID)]
+        of_objects = [token for token in listed if token.object is not None]
+        of_met = [token.token_loss for token in listed if token.object is None]
+        terms = []
+        empty = np.flatnonzero(tokens == PAD_ID)
+        if self.padding == "predict" and len(empty):
+            first = token_at(int(empty[0]))
+            listed.append(first)
+            guesses = "; ".join(f"{guess.text} ({100 * guess.probability:.1f}%)" for guess in first.expected)
+            text = f"{len(of_objects)} objects and {len(empty)} empty slots; in an empty slot expected: {guesses}"
+            terms.append(Term("number of objects", text, len(of_objects), round(float(losses[empty].sum()), 4)))
+        return Explanation(
+            object_contribution=[token.token_loss for token in of_objects],
+            met_contribution=round(sum(of_met), 4) if of_met else None,
+            tokens=listed,
+            terms=terms,
+        )
+
+
+class _Guesser:
+    """Brief descriptions of the tokens; probabilities of tokens with the same description are added up."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        known: dict[str, int] = {NO_OBJECT: 0}
+        brief = (tokenizer.describe(token, brief=True) for token in range(1, tokenizer.n_codes + 1))
+        self.group = np.array([0, *(known.setdefault(text, len(known)) for text in brief)])
+        self.texts = list(known)
+
+    def guesses(self, probabilities: npt.NDArray[np.float32], token: int) -> tuple[Guess, list[Guess]]:
+        """The observed token and the expected ones."""
+        grouped = np.bincount(self.group, weights=probabilities)
+        best = np.argsort(-grouped, kind="stable")[:_N_EXPECTED]
+        observed, *expected = (Guess(self.texts[i], round(float(grouped[i]), 6)) for i in (self.group[token], *best))
+        return observed, expected
+
 
 class _MaskedTokenTask(Task):
-    """One position of each event is masked; the loss is the cross-entropy of the token that stood there."""
+    """Cross-entropy of the token at one masked position of each event."""
 
     network: MaskedTokenTransformer
-
-    def __init__(self, network: MaskedTokenTransformer, tokens: TokenSet, validation: TokenSet, seed: int) -> None:
-        self.network = network
-        self.n_train = len(tokens)
-        content = hashlib.sha256(tokens.tokens.tobytes() + validation.tokens.tobytes())
-        self.identity = f"{content.hexdigest()} {network}"
-        self.tokens, self.validation = torch.tensor(tokens.tokens), torch.tensor(validation.tokens)
-        # The divergence rule compares losses on samples of equal size.
-        drawn = np.random.default_rng(seed).permutation(len(tokens))[: len(validation)]
-        self.training_sample = self.tokens[torch.from_numpy(np.sort(drawn))]
-        self.masked_position = torch.zeros(len(tokens), dtype=torch.int16)
-
-    def to(self, device: torch.device) -> None:
-        self.network.to(device)
-        self.tokens, self.validation, self.training_sample, self.masked_position = (
-            tensor.to(device) for tensor in (self.tokens, self.validation, self.training_sample, self.masked_position)
-        )
+    batch_events = BATCH_EVENTS // 8
 
     def start_epoch(self) -> None:
         # For all events before the first step: the same draws however many processes share the batches.
-        for i in range(0, self.n_train, BATCH_EVENTS):
-            some = slice(i, i + BATCH_EVENTS)
-            self.masked_position[some] = self.network.draw_masked_position(self.tokens[some])
+        for tokens, position in batches(self.train, BATCH_EVENTS):
+            position.copy_(self.network.draw_masked_position(tokens))
 
-    def training_loss(self, index: Tensor) -> Tensor:
-        return self.network.loss(self.tokens[index].long(), self.masked_position[index].long())
+    def loss(self, *data: Tensor) -> Tensor:
+        tokens, position = data
+        return self.network.loss(tokens.long(), position.long())
 
-    def evaluate(self) -> dict[str, float]:
-        return {
-            "training_loss": self._mean_loss(self.training_sample),
-            "validation_loss": self._mean_loss(self.validation),
-        }
-
-    def _mean_loss(self, tokens: Tensor) -> float:
-        total = torch.zeros((), device=tokens.device, dtype=torch.float64)
-        for part in torch.split(tokens, BATCH_EVENTS // 8):
-            batch = part.long()
-            total += self.network.loss(batch, self.network.draw_masked_position(batch)).double() * len(batch)
-        return float(total) / len(tokens)
+    def mean_loss(self, data: tuple[Tensor, ...]) -> float:
+        """Mean loss with masked positions that are drawn anew."""
+        total = 0.0
+        for (tokens,) in batches(data[:1], self.batch_events):
+            total += float(self.loss(tokens, self.network.draw_masked_position(tokens))) * len(tokens)
+        return total / len(data[0])

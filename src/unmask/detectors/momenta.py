@@ -1,4 +1,4 @@
-"""Momenta of events as tensors: their sums, limits and boosts. Kinematics (..., 4) are those of ``EventTensors``."""
+"""Momenta of events as tensors: sums, limits and boosts. Kinematics (..., 4) are those of ``EventTensors``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch import Tensor
 from unmask.kinematics import log_cosh
 from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI
 
-#: A slower recoil than light.
+#: Maximum speed of a recoil.
 _MAX_SPEED = 0.95
 
 
-def pushed(kinematics: Tensor, types: Tensor, push: Tensor) -> Tensor:
-    """Give events (n, 19, 4), with their missing energy, a transverse momentum (n, 2) in GeV that they do not have.
+def boost_transverse(kinematics: Tensor, types: Tensor, delta_pt: Tensor) -> Tensor:
+    """Boost events (n, 1 + max_objects, 4) so that their total pT changes by ``delta_pt`` (n, 2) in GeV.
 
-    Each event is boosted as a whole; what is missing is taken to be massless and as central as what is seen.
+    Each event is boosted as a whole; the invisible part is taken to be massless and as central as the visible one.
     """
     is_real = types > 0
     momentum = transverse(kinematics) * is_real[..., None]
@@ -26,13 +26,13 @@ def pushed(kinematics: Tensor, types: Tensor, push: Tensor) -> Tensor:
     met = energy[:, :1]
     forward, backward = ((energy + sign * along).sum(1, keepdim=True).clamp_min(1e-3) for sign in (1, -1))
     boost = (0.5 * (forward / backward).log()).clamp(-3, 3)
-    # Into the frame in which nothing moves along the beam; the missing energy has no eta, so it is there already.
+    # Into the frame in which nothing moves along the beam; the MET has no eta, so it is there already.
     energy, along = energy * boost.cosh() - along * boost.sinh(), along * boost.cosh() - energy * boost.sinh()
     energy, along = (torch.cat([first, rest[:, 1:]], 1) for first, rest in ((met, energy), (0 * met, along)))
-    size = push.norm(dim=-1, keepdim=True).clamp_min(1e-3)
-    direction = (push / size)[:, None]
+    size = delta_pt.norm(dim=-1, keepdim=True).clamp_min(1e-3)
+    direction = (delta_pt / size)[:, None]
     parallel = (momentum * direction).sum(-1)
-    # As much faster, in rapidity, as the event with the push is than without.
+    # As much faster, in rapidity, as the event with the change is than without.
     total = parallel.sum(1, keepdim=True)
     mass = (energy.sum(1, keepdim=True) ** 2 - total**2).clamp_min(100.0).sqrt()
     speed = (torch.asinh((total + size) / mass) - torch.asinh(total / mass)).tanh().clamp_max(_MAX_SPEED)
@@ -51,31 +51,31 @@ def pushed(kinematics: Tensor, types: Tensor, push: Tensor) -> Tensor:
     return torch.where(is_real[..., None], torch.stack([log_energy, log_pt, eta, phi], -1), 0)
 
 
-def missing(momentum: Tensor, least_log_pt: Tensor) -> Tensor:
-    """Kinematics (n, 1, 4) of the missing momentum (n, 2) in GeV, mirrored at the least that there is."""
+def met_kinematics(momentum: Tensor, min_log_pt: Tensor) -> Tensor:
+    """Kinematics (n, 1, 4) of a missing momentum (n, 2) in GeV, reflected at the minimum."""
     x, y = momentum.unbind(-1)
-    log_met = mirrored_up(torch.log(torch.hypot(x, y).clamp_min(1e-3) * 1e3), least_log_pt)
+    log_met = reflected_up(torch.log(torch.hypot(x, y).clamp_min(1e-3) * 1e3), min_log_pt)
     return torch.stack([log_met, log_met, torch.zeros_like(x), torch.atan2(y, x)], -1)[:, None]
 
 
-def mirrored_up(log_pt: Tensor, least: Tensor) -> Tensor:
-    """Mirror momenta at the least one: what is below comes to lie between it and its double.
+def reflected_up(log_pt: Tensor, minimum: Tensor) -> Tensor:
+    """Reflect momenta at the minimum: pT -> 2 pT_min - pT for those below.
 
-    >>> mirrored_up(torch.tensor([15.0, 30.0]).log(), torch.tensor(20.0).log()).exp()
+    >>> reflected_up(torch.tensor([15.0, 30.0]).log(), torch.tensor(20.0).log()).exp()
     tensor([25.0000, 30.0000])
     """
-    below = (log_pt - least).clamp_max(0)
-    return torch.where(log_pt < least, least + (2 - below.exp()).log(), log_pt)
+    below = (log_pt - minimum).clamp_max(0)
+    return torch.where(log_pt < minimum, minimum + (2 - below.exp()).log(), log_pt)
 
 
-def mirrored_in(eta: Tensor, most: Tensor) -> Tensor:
-    """Mirror directions at the most forward one.
+def reflected_in(eta: Tensor, maximum: Tensor) -> Tensor:
+    """Reflect directions at the maximum of \\|eta\\|.
 
-    >>> mirrored_in(torch.tensor([-2.6, 1.0, 9.0]), torch.tensor(2.5))
+    >>> reflected_in(torch.tensor([-2.6, 1.0, 9.0]), torch.tensor(2.5))
     tensor([-2.4000,  1.0000, -2.5000])
     """
-    mirrored = torch.where(eta.abs() > most, eta.sign() * (2 * most - eta.abs()), eta)
-    return torch.clamp(mirrored, -most, most)
+    reflected = torch.where(eta.abs() > maximum, eta.sign() * (2 * maximum - eta.abs()), eta)
+    return torch.clamp(reflected, -maximum, maximum)
 
 
 def transverse(kinematics: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ def visible(kinematics: Tensor, types: Tensor) -> Tensor:
 
 
 def log_mass_factor(kinematics: Tensor) -> Tensor:
-    """ln(E / |p|): 0 for what is massless."""
+    """ln(E / \\|p\\|): 0 for a massless object."""
     return kinematics[..., LOG_ENERGY] - kinematics[..., LOG_PT] - log_cosh(kinematics[..., ETA])
 
 
@@ -98,3 +98,9 @@ def directions(shape: tuple[int, ...], device: torch.device) -> Tensor:
     """Unit vectors (..., 2), at random angles."""
     phi = 2 * math.pi * torch.rand(shape, device=device)
     return torch.stack([phi.cos(), phi.sin()], -1)
+
+
+def log_uniform(limits: tuple[float, float], shape: tuple[int, ...], device: torch.device) -> Tensor:
+    """Random numbers between the limits, whose logarithms are uniform."""
+    low, high = limits
+    return low * torch.exp(math.log(high / low) * torch.rand(shape, device=device))

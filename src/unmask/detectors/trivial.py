@@ -1,9 +1,8 @@
-"""What anyone can compute in a minute, as detectors: whatever is worth its training must beat them."""
+"""Untrained scores as detectors: whatever is worth its training must beat them."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +14,6 @@ from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import fingerprints, random_numbers
 from unmask.events.observables import OBSERVABLES
 from unmask.scores.p_values import COMBINE, BackgroundTail, Rule
-
-if TYPE_CHECKING:
-    from unmask.training import Reporter
 
 _OBSERVABLES = {name.replace("_", "-"): one for name, one in OBSERVABLES.items()}
 _FOUR = {name: one for name, one in _OBSERVABLES.items() if one.is_combined}
@@ -40,20 +36,21 @@ class TrivialDetector(Detector):
     """
 
     kind = "trivial"
-    _not_settings = ()
 
     def __init__(self, score: str = "fisher", *, seed: int = 0) -> None:
         self.score = score
         self.seed = seed
 
-    def _fit(self, train: EventSet, validation: EventSet, run_folder: Path | None, reporter: Reporter | None) -> None:  # noqa: ARG002
+    def check(self) -> None:
         if self.score not in SCORES:
             raise UsageError(f"unknown score {self.score!r}; {nearest(self.score, SCORES)}")
+
+    def _fit(self, train: EventSet, validation: EventSet, **options: Any) -> None:  # noqa: ARG002
         used = _FOUR if self.score in _OF_ALL_FOUR else {}
         self.tails_ = {name: BackgroundTail.of(one.function(train)) for name, one in used.items()}
 
     def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:  # noqa: ARG002
-        self._check_fitted()
+        self.check_fitted()
         if self.score in _OBSERVABLES:
             return _OBSERVABLES[self.score].of(events)
         if self.score == "random":
@@ -61,9 +58,11 @@ class TrivialDetector(Detector):
         minus_log_p = [tail.minus_log_p_of(_FOUR[name].function(events)) for name, tail in self.tails_.items()]
         return COMBINE[_OF_ALL_FOUR[self.score]](np.stack(minus_log_p))
 
-    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return {key: array for name, tail in self.tails_.items() for key, array in tail.arrays(name).items()}
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        tails = {key: array for name, tail in self.tails_.items() for key, array in tail.arrays(name).items()}
+        return super().arrays() | tails
 
-    def _restore(self, arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Json]) -> None:  # noqa: ARG002
+    def restore(self, arrays: dict[str, npt.NDArray[Any]], metadata: dict[str, Json]) -> None:
+        super().restore(arrays, metadata)
         used = _FOUR if self.score in _OF_ALL_FOUR else {}
         self.tails_ = {name: BackgroundTail.from_arrays(arrays, name) for name in used}

@@ -1,4 +1,4 @@
-"""The networks that read whole events, by name and size, with one kind of input for all."""
+"""Networks that read whole events, by name and size, with the same input for all."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ from unmask.errors import UsageError, nearest
 from unmask.events.objects import MET_TYPE
 from unmask.events.schema import EventSchema
 from unmask.kinematics import wrap_phi
-from unmask.networks.event_tensors import forces_between
-from unmask.networks.pair_features import N_KINEMATIC, log_couplings, pair_index, pair_kinematics
-from unmask.networks.particle_transformer import ParticleTransformer, masked_sum_of_rows
+from unmask.networks.event_tensors import couplings_of_types
+from unmask.networks.particle_transformer import (
+    N_PAIR_KINEMATICS,
+    ParticleTransformer,
+    log_couplings,
+    masked_sum_of_rows,
+    pair_index,
+    pair_kinematics,
+)
 from unmask.networks.transformer import TransformerLayer
 
 BackboneName = Literal["part-noint", "part-pairs", "part-sm", "transformer", "mlp"]
@@ -57,18 +63,23 @@ SIZES: dict[SizeName, Size] = {
 class EventNetwork(nn.Module, ABC):
     """From events to ``n_out`` numbers each; :func:`make_event_network` makes one.
 
-    An event is a row of positions, the missing energy first and then the objects: kinematics (batch, n, 4), which are
-    log(E / MeV), log(pT / MeV), eta and phi, and types (batch, n), 0 for padding, tags for objects and ``MET_TYPE``
-    for the missing energy. :meth:`standardise` turns them into *inputs* of about unit width, by what
-    :meth:`measure` learnt. What stands at padding never matters.
+    An event is a row of positions, the MET first and then the objects: kinematics (batch, n, 4), log(E / MeV),
+    log(pT / MeV), eta and phi, and types (batch, n), 0 for padding, tags for objects and ``MET_TYPE`` for the MET.
+    :meth:`standardize` turns them into *inputs* of about unit width, on the scale that :meth:`measure` stores. The
+    content of padding never matters.
     """
 
-    def __init__(self, body: nn.Module, width: int, n_out: int, biases: bool) -> None:
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, body: nn.Module, width: int, n_out: int, biases: bool, scale: tuple[int, ...]) -> None:
         super().__init__()
         self.body = body
         # A norm would bound the output, and what is far from everything could not be told from the rest.
         self.norm = nn.LayerNorm(width) if biases else nn.Identity()
         self.head = nn.Linear(width, n_out)
+        self.register_buffer("mean", torch.zeros(scale))
+        self.register_buffer("std", torch.ones(scale))
         if not biases:
             for module in self.modules():
                 if isinstance(module, nn.Linear | nn.LayerNorm):
@@ -76,10 +87,10 @@ class EventNetwork(nn.Module, ABC):
 
     @abstractmethod
     def measure(self, kinematics: Tensor, types: Tensor) -> None:
-        """Learn the scale of the inputs from training events."""
+        """Measure the scale of the inputs on training events."""
 
     @abstractmethod
-    def standardise(self, kinematics: Tensor, types: Tensor) -> Tensor:
+    def standardize(self, kinematics: Tensor, types: Tensor) -> Tensor:
         """Inputs (batch, ...) of events."""
 
     @abstractmethod
@@ -92,21 +103,19 @@ class EventNetwork(nn.Module, ABC):
 
     def forward(self, kinematics: Tensor, types: Tensor) -> Tensor:
         """Outputs (batch, n_out) of events."""
-        return self.of_inputs(self.standardise(kinematics, types), types)
+        return self.of_inputs(self.standardize(kinematics, types), types)
 
 
 class SetNetwork(EventNetwork):
-    """A network that knows no order of the objects, and no direction about the beam but that of the missing energy.
+    """A network that knows no order of the objects, and no direction about the beam but that of the MET.
 
     The inputs are (batch, n, 4 + n_types): the kinematics, then the type as one-hot.
     """
 
-    mean: Tensor
-    std: Tensor
     is_used: Tensor
     pair_mean: Tensor
     pair_std: Tensor
-    forces: Tensor
+    couplings: Tensor
     type_numbers: Tensor
 
     def __init__(
@@ -120,7 +129,7 @@ class SetNetwork(EventNetwork):
         biases: bool,
     ) -> None:
         n_positions, n_types = 1 + schema.max_objects, len(schema.types) + 1
-        n_pair_features = {"part-pairs": N_KINEMATIC, "part-sm": N_KINEMATIC + 1}.get(backbone, 0)
+        n_pair_features = {"part-pairs": N_PAIR_KINEMATICS, "part-sm": N_PAIR_KINEMATICS + 1}.get(backbone, 0)
         n_features = N_KINEMATICS + 1 + n_types  # phi as cosine and sine
         body: nn.Module
         if backbone == "transformer":
@@ -139,38 +148,32 @@ class SetNetwork(EventNetwork):
                 dropout=dropout,
                 biases=biases,
             )
-        super().__init__(body, size.hidden, n_out, biases)
+        super().__init__(body, size.hidden, n_out, biases, (n_positions, N_KINEMATICS))
         self.n_pair_features = n_pair_features
         self.has_couplings = backbone == "part-sm"
-        self.register_buffer("forces", forces_between().long(), persistent=False)
-        self.register_buffer(
-            "type_numbers", torch.tensor([*(one.tag for one in schema.types), MET_TYPE]), persistent=False
-        )
-        # The missing energy has no energy of its own beside its magnitude, and no eta.
+        self.register_buffer("couplings", couplings_of_types(), persistent=False)
+        tags = torch.tensor([one.tag for one in schema.types])
+        self.register_buffer("type_numbers", torch.cat([tags, torch.tensor([MET_TYPE])]), persistent=False)
+        # The MET has no energy of its own beside its magnitude, and no eta.
         is_used = torch.ones(n_positions, N_KINEMATICS, dtype=torch.bool)
         is_used[0, LOG_ENERGY] = is_used[0, ETA] = False
         self.register_buffer("is_used", is_used, persistent=False)
-        self.register_buffer("mean", torch.zeros(n_positions, N_KINEMATICS))
-        self.register_buffer("std", torch.ones(n_positions, N_KINEMATICS))
         self.register_buffer("pair_mean", torch.zeros(n_pair_features))
         self.register_buffer("pair_std", torch.ones(n_pair_features))
 
     @torch.no_grad()
     def measure(self, kinematics: Tensor, types: Tensor) -> None:
         for i, values in ((slice(0, 1), kinematics[:, 0]), (slice(1, None), kinematics[:, 1:][types[:, 1:] != 0])):
-            std, mean = torch.std_mean(values.double(), 0, correction=0)
-            self.mean[i], self.std[i] = mean.float(), _nonzero(std).float()
+            self.mean[i], self.std[i] = _mean_and_std(values)
         if self.n_pair_features:
             # From all parts of the file, which may be sorted by process.
             step = -(-len(types) // _EVENTS_FOR_PAIR_SCALE)
-            some, their_types = kinematics[::step], types[::step]
+            kinematics, types = kinematics[::step], types[::step]
             one, other = pair_index(types.shape[1], types.device)
-            pairs = self._pair_features(some, their_types)[(their_types[:, one] != 0) & (their_types[:, other] != 0)]
-            std, mean = torch.std_mean(pairs.double(), 0, correction=0)
-            self.pair_mean.copy_(mean)
-            self.pair_std.copy_(_nonzero(std))
+            pairs = self.pair_features(kinematics, types)[(types[:, one] != 0) & (types[:, other] != 0)]
+            self.pair_mean[:], self.pair_std[:] = _mean_and_std(pairs)
 
-    def standardise(self, kinematics: Tensor, types: Tensor) -> Tensor:
+    def standardize(self, kinematics: Tensor, types: Tensor) -> Tensor:
         scaled = (kinematics - self.mean) / self.std * self.is_used
         one_hot = (types[..., None] == self.type_numbers).to(scaled.dtype)
         return torch.cat([scaled, one_hot], -1).masked_fill((types == 0)[..., None], 0)
@@ -192,56 +195,51 @@ class SetNetwork(EventNetwork):
         return torch.cat(parts)[order.argsort()]
 
     def of_padded_inputs(self, inputs: Tensor, types: Tensor) -> Tensor:
-        """The same, all events at once, with the padding that they have."""
+        """The same for all events at once, with their padding."""
         is_real = types != 0
         n = types.shape[1]
         kinematics = inputs[..., :N_KINEMATICS] * self.std[:n] + self.mean[:n]
         kinematics = kinematics.masked_fill(~is_real[..., None], 0)
-        phi = kinematics[..., PHI] - kinematics[:, :1, PHI]  # from the direction of the missing energy
+        phi = kinematics[..., PHI] - kinematics[:, :1, PHI]  # from the direction of the MET
         angles = torch.stack([phi.cos(), phi.sin()], -1)
         features = torch.cat([inputs[..., :PHI], angles, inputs[..., N_KINEMATICS:]], -1)
         features = features.masked_fill(~is_real[..., None], 0)
-        pairs = (self._pairs(kinematics, types),) if self.n_pair_features else ()
+        pairs: tuple[Tensor, ...] = ()
+        if self.n_pair_features:  # those of padding do not matter
+            pairs = ((self.pair_features(kinematics, types) - self.pair_mean) / self.pair_std,)
         out: Tensor = self.head(self.norm(self.body(features, is_real, *pairs)))
         return out
 
-    def _pairs(self, kinematics: Tensor, types: Tensor) -> Tensor:
-        """Standardised pair features (batch, n_pairs, n_pair_features); those of padding do not matter."""
-        return (self._pair_features(kinematics, types) - self.pair_mean) / self.pair_std
-
-    def _pair_features(self, kinematics: Tensor, types: Tensor) -> Tensor:
+    def pair_features(self, kinematics: Tensor, types: Tensor) -> Tensor:
+        """Features (batch, n_pairs, n_pair_features) of all pairs."""
         features = pair_kinematics(kinematics[..., LOG_PT], kinematics[..., ETA], kinematics[..., PHI])
         if not self.has_couplings:
             return features
         i, j = pair_index(types.shape[1], types.device)
-        force = self.forces[types[:, i].long(), types[:, j].long()]
-        return torch.cat([features, log_couplings(features[..., -1], force)[..., None]], -1)
+        coupling = self.couplings[types[:, i].long(), types[:, j].long()]
+        return torch.cat([features, log_couplings(features[..., -1], coupling)[..., None]], -1)
 
 
 class FlatNetwork(EventNetwork):
     """A multilayer perceptron on the event as one row of columns, in the given order of the objects.
 
     The inputs are (batch, 2 + 5 (n - 1)): MET and its phi, then type, E, pT, eta and phi (from that of MET) of each
-    object, 0 at padding; every column is standardised on its own, with padding counted, so that an object where there
+    object, 0 at padding; every column is standardized on its own, with padding counted, so that an object where there
     are seldom any lies far out.
     """
 
-    mean: Tensor
-    std: Tensor
-
     def __init__(self, size: Size, *, n_out: int, schema: EventSchema, dropout: float, biases: bool) -> None:
         n_columns = 2 + (N_KINEMATICS + 1) * schema.max_objects
-        super().__init__(_mlp((n_columns, *size.mlp), dropout), size.mlp[-1], n_out, biases)
-        self.register_buffer("mean", torch.zeros(n_columns))
-        self.register_buffer("std", torch.ones(n_columns))
+        layers: list[nn.Module] = []
+        for n_in, n_hidden in pairwise((n_columns, *size.mlp)):
+            layers += [nn.Linear(n_in, n_hidden), nn.GELU(), nn.Dropout(dropout)]
+        super().__init__(nn.Sequential(*layers), size.mlp[-1], n_out, biases, (n_columns,))
 
     @torch.no_grad()
     def measure(self, kinematics: Tensor, types: Tensor) -> None:
-        std, mean = torch.std_mean(_columns(kinematics, types).double(), 0, correction=0)
-        self.mean.copy_(mean)
-        self.std.copy_(_nonzero(std))
+        self.mean[:], self.std[:] = _mean_and_std(_columns(kinematics, types))
 
-    def standardise(self, kinematics: Tensor, types: Tensor) -> Tensor:
+    def standardize(self, kinematics: Tensor, types: Tensor) -> Tensor:
         return (_columns(kinematics, types) - self.mean) / self.std
 
     def is_free(self, types: Tensor) -> Tensor:
@@ -265,14 +263,19 @@ def make_event_network(
 
     Parameters
     ----------
-    backbone : "part-noint" (Particle Transformer without pair features), "part-pairs" (with ln dR, ln kT, ln z and
-        ln m^2), "part-sm" (and with the coupling between the two), "transformer" (plain, with a mean over positions) or
-        "mlp" (on the event as one row of columns).
-    size : "published"; "light", of about 0.2 million parameters; "small", of about 10,000; "tiny", of about 5,000.
-    n_out : numbers for each event.
-    schema : object types that the network knows, and objects per event that it has room for.
-    biases : False for a network without any constant that is learned (no biases of layers and norms, no class token),
-        whose output is not bounded and grows with the number of objects, which a mean over them would hide.
+    backbone
+        "part-noint" (Particle Transformer without pair features), "part-pairs" (with ln dR, ln kT, ln z and ln m^2),
+        "part-sm" (and with the coupling between the two), "transformer" (plain, with a mean over positions) or "mlp"
+        (on the event as one row of columns).
+    size
+        "published"; "light", of about 0.2 million parameters; "small", of about 10,000; "tiny", of about 5,000.
+    n_out
+        Outputs per event.
+    schema
+        Known object types, and maximum number of objects per event.
+    biases
+        False for a network without learned constants (no biases of layers and norms, no class token), whose output is
+        not bounded and grows with the number of objects, which a mean over them would hide.
 
     >>> network = make_event_network("part-sm", "tiny", n_out=1, schema=EventSchema(max_objects=2))
     >>> network(torch.zeros(5, 3, 4), torch.tensor([[MET_TYPE, 1, 0]]).expand(5, 3)).shape
@@ -283,17 +286,10 @@ def make_event_network(
     if size not in SIZES:
         raise UsageError(f"size {size!r}: {nearest(size, SIZES)}")
     if not 0 <= dropout < 1:
-        raise UsageError(f"dropout is {dropout}; accepted: from 0 to below 1")
+        raise UsageError(f"dropout is {dropout}; expected from 0 to below 1")
     if backbone == "mlp":
         return FlatNetwork(SIZES[size], n_out=n_out, schema=schema, dropout=dropout, biases=biases)
-    return SetNetwork(
-        backbone,
-        SIZES[size],
-        n_out=n_out,
-        schema=schema,
-        dropout=dropout,
-        biases=biases,
-    )
+    return SetNetwork(backbone, SIZES[size], n_out=n_out, schema=schema, dropout=dropout, biases=biases)
 
 
 class _PlainTransformer(nn.Module):
@@ -317,13 +313,6 @@ class _PlainTransformer(nn.Module):
         return total / is_real.sum(1, keepdim=True).clamp_min(1) if self.is_mean else total
 
 
-def _mlp(widths: tuple[int, ...], dropout: float) -> nn.Sequential:
-    layers: list[nn.Module] = []
-    for n_in, n_out in pairwise(widths):
-        layers += [nn.Linear(n_in, n_out), nn.GELU(), nn.Dropout(dropout)]
-    return nn.Sequential(*layers)
-
-
 def _columns(kinematics: Tensor, types: Tensor) -> Tensor:
     """The columns of flat events: momenta in GeV."""
     met, objects = kinematics[:, 0], kinematics[:, 1:]
@@ -334,6 +323,7 @@ def _columns(kinematics: Tensor, types: Tensor) -> Tensor:
     return torch.cat([met[:, LOG_PT, None].exp() / 1e3, met[:, PHI, None], columns.flatten(1)], 1)
 
 
-def _nonzero(std: Tensor) -> Tensor:
-    """Standard deviations, 1 for what never changes."""
-    return torch.where(std > 1e-6, std, torch.ones_like(std))
+def _mean_and_std(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of columns, 1 for a constant one."""
+    std, mean = torch.std_mean(values.double(), 0, correction=0)
+    return mean.float(), torch.where(std > 1e-6, std, torch.ones_like(std)).float()

@@ -1,4 +1,4 @@
-"""The masked-token transformer: which token stood at the masked place of an event?"""
+"""The masked-token transformer: predicts the token at the masked position of an event."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UsageError, nearest
-from unmask.networks.positional_encoding import PositionName, make_positional_encoding
-from unmask.networks.transformer import TransformerLayer, check_sizes
+from unmask.networks.transformer import PositionName, Rotation, TransformerLayer, make_positional_encoding
 
 Padding = Literal["predict", "ignore"]
 PADDINGS: tuple[Padding, ...] = get_args(Padding)
@@ -25,15 +24,12 @@ class MaskedTokenTransformer(nn.Module):
 
     Parameters
     ----------
-    n_codes : int
+    n_codes
         Size of the vocabulary, padding not counted.
-    sequence_length : int
-    hidden, n_layers, n_heads, ffn_expansion : int
+    hidden, n_layers, n_heads, ffn_expansion
         Embedding size, layers, attention heads, feed-forward width in units of ``hidden``.
-    dropout : float
-    position : {"none", "sinusoidal", "learned", "rotary", "convolutional"}
-    padding : {"predict", "ignore"}
-        ``"predict"``: padding is a token like any other. ``"ignore"``: it is never attended to, masked or scored.
+    padding
+        "predict": padding is a token like any other. "ignore": it is never attended to, masked or scored.
 
     Examples
     --------
@@ -57,10 +53,14 @@ class MaskedTokenTransformer(nn.Module):
         padding: Padding = "predict",
     ) -> None:
         super().__init__()
-        for name, size in {"n_codes": n_codes, "sequence_length": sequence_length}.items():
+        sizes = {"n_codes": n_codes, "sequence_length": sequence_length, "hidden": hidden, "n_layers": n_layers}
+        for name, size in (sizes | {"n_heads": n_heads, "ffn_expansion": ffn_expansion}).items():
             if size < 1:
                 raise UsageError(f"{name} is {size}; it must be at least 1")
-        check_sizes(hidden, n_layers, n_heads, ffn_expansion, dropout)
+        if not 0 <= dropout < 1:
+            raise UsageError(f"dropout is {dropout}; expected from 0 to below 1")
+        if hidden % n_heads:
+            raise UsageError(f"hidden size {hidden} cannot be shared equally by {n_heads} heads")
         if padding not in PADDINGS:
             raise UsageError(f"padding {padding!r}: {nearest(padding, PADDINGS)}")
         self.n_codes = n_codes
@@ -81,13 +81,7 @@ class MaskedTokenTransformer(nn.Module):
         self.register_buffer("positions", torch.arange(sequence_length), persistent=False)
 
     def forward(self, tokens: Tensor, masked_position: Tensor) -> Tensor:
-        """Mask one position of each event and return the logits (batch, n_codes + 1) of what stood there.
-
-        Parameters
-        ----------
-        tokens : (batch, sequence) integer
-        masked_position : (batch,) integer
-        """
+        """Logits (batch, n_codes + 1) of ``tokens`` (batch, sequence) at one masked position (batch,) of each event."""
         rows, rotation, key_bias = self.embed(self.masked(tokens, masked_position))
         *layers, last = self.transformer_layers
         for layer in layers:
@@ -99,7 +93,7 @@ class MaskedTokenTransformer(nn.Module):
         return self.predict(last.at_row(row, rows, rotation_of_row, rotation, key_bias_of_row))
 
     def encode(self, tokens: Tensor) -> Tensor:
-        """Return the rows (batch, sequence, hidden) after all layers, at every position; nothing is masked here."""
+        """Rows (batch, sequence, hidden) after all layers, at every position; nothing is masked here."""
         rows, rotation, key_bias = self.embed(tokens)
         for layer in self.transformer_layers:
             rows = layer(rows, rotation, key_bias)
@@ -117,7 +111,7 @@ class MaskedTokenTransformer(nn.Module):
         return F.cross_entropy(self(tokens, masked_position), true_token, ignore_index=ignored)
 
     def draw_masked_position(self, tokens: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Draw one position (batch,) an event, uniformly: of all, or of the real tokens if padding is ignored."""
+        """Draw one position (batch,) per event, uniformly: of all, or of the real tokens if padding is ignored."""
         batch, sequence = tokens.shape
         if self.padding == "predict":
             return torch.randint(sequence, (batch,), generator=generator, device=tokens.device)
@@ -125,11 +119,11 @@ class MaskedTokenTransformer(nn.Module):
         return drawn.masked_fill(tokens == PADDING_ID, -1).argmax(1)
 
     def masked(self, tokens: Tensor, masked_position: Tensor) -> Tensor:
-        """Return ``tokens`` with the mask at one position an event."""
+        """``tokens`` with the mask at one position per event."""
         return tokens.scatter(1, masked_position[:, None], self.mask_id)
 
-    def embed(self, tokens: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor] | None, Tensor | None]:
-        """Return the rows (batch, sequence, hidden) that enter the first layer, their rotation and the key bias."""
+    def embed(self, tokens: Tensor) -> tuple[Tensor, Rotation | None, Tensor | None]:
+        """Rows (batch, sequence, hidden) that enter the first layer, their rotation and the key bias."""
         positions = self.get_buffer("positions")
         rows = self.positional(self.embedding(tokens), positions)
         key_bias = None

@@ -1,7 +1,7 @@
-"""Scores of the masked-token model: every position of every event masked in turn, exactly, but not naively.
+"""Scores of the masked-token model: every position of every event masked in turn, exactly and fast.
 
-The plain way runs the network once for each position of an event. Most of that work is the same each time, or is
-never read. What :func:`token_losses` leaves out changes nothing but the last digits:
+The reference implementation runs the network once for each position of an event. Most of that work is the same each
+time, or is never read. What :func:`token_losses` leaves out changes nothing but the last digits:
 
 - Events are sorted by their number of tokens, so nothing is spent on ignored padding.
 - Without position encoding equal tokens are interchangeable: the padding of an event is one token that is attended
@@ -25,49 +25,48 @@ from unmask.errors import UsageError, nearest
 from unmask.networks.masked_token import PADDING_ID, MaskedTokenTransformer
 from unmask.networks.masked_variants import Slots, VariantScorer
 
-EventScore = Literal["mean", "mean-real", "sum", "max"]
-EVENT_SCORES: tuple[EventScore, ...] = get_args(EventScore)
+Reduction = Literal["mean", "mean-real", "sum", "max"]
+REDUCTIONS: tuple[Reduction, ...] = get_args(Reduction)
 
 #: Rows (masked variants times tokens) computed at once: on a CPU what stays near its caches, on a GPU what fills it.
 CPU_ROWS, GPU_ROWS = 1 << 13, 1 << 20
 
 
-def event_scores(token_losses: Tensor, is_counted: Tensor, is_real: Tensor, how: EventScore = "mean") -> Tensor:
-    """Put the losses of an event's tokens together in one number (n_events,); larger is more anomalous.
+def reduced_losses(token_losses: Tensor, is_counted: Tensor, is_real: Tensor, reduction: Reduction = "mean") -> Tensor:
+    """Reduce the losses of an event's tokens to one score (n_events,); larger is more anomalous.
 
     =============  =====================================================================
-    how            score of an event
+    reduction      score of an event
     =============  =====================================================================
     ``mean``       mean loss of the counted positions, the score of the paper
     ``mean-real``  mean loss of the real tokens, even where padding is counted
     ``sum``        sum over the counted positions: minus a pseudo-log-likelihood
-    ``max``        loss of the most surprising counted position
+    ``max``        largest loss of a counted position
     =============  =====================================================================
 
-    An event of which no position counts has score 0.
+    An event without counted positions has score 0.
 
     Parameters
     ----------
-    token_losses : (n_events, sequence)
-    is_counted, is_real : (n_events, sequence) bool
-        With predicted padding all positions count, with ignored padding only the real tokens.
+    is_counted, is_real
+        (n_events, sequence). With predicted padding all positions count, with ignored padding only the real tokens.
 
     Examples
     --------
     >>> losses, is_real = torch.tensor([[1.0, 4.0, 0.5, 0.5]]), torch.tensor([[True, True, False, False]])
-    >>> event_scores(losses, is_counted=is_real | True, is_real=is_real)
+    >>> reduced_losses(losses, is_counted=is_real | True, is_real=is_real)
     tensor([1.5000])
-    >>> event_scores(losses, is_counted=is_real | True, is_real=is_real, how="mean-real")
+    >>> reduced_losses(losses, is_counted=is_real | True, is_real=is_real, reduction="mean-real")
     tensor([2.5000])
     """
-    if how not in EVENT_SCORES:
-        raise UsageError(f"event score {how!r}: {nearest(how, EVENT_SCORES)}")
-    if how == "mean-real":
+    if reduction not in REDUCTIONS:
+        raise UsageError(f"reduction {reduction!r}: {nearest(reduction, REDUCTIONS)}")
+    if reduction == "mean-real":
         is_counted = is_real
     counted = token_losses * is_counted
-    if how == "max":
+    if reduction == "max":
         return counted.amax(1)  # losses are never negative
-    return counted.sum(1) if how == "sum" else counted.sum(1) / is_counted.sum(1).clamp(min=1)
+    return counted.sum(1) if reduction == "sum" else counted.sum(1) / is_counted.sum(1).clamp(min=1)
 
 
 @torch.inference_mode()
@@ -76,11 +75,10 @@ def token_losses(network: MaskedTokenTransformer, tokens: Tensor, *, max_rows: i
 
     Parameters
     ----------
-    network : MaskedTokenTransformer
-    tokens : (n_events, sequence) integer
-        On the device of the network. The more events in one call, the better the device is used.
-    max_rows : int, optional
-        Rows (masked variants times tokens) computed at once; bounds the memory, to some 4 kB a row.
+    tokens
+        (n_events, sequence), on the device of the network; the more events in one call, the better it is used.
+    max_rows
+        Rows (masked variants times tokens) computed at once; bounds the memory, to some 4 kB per row.
     """
     tokens = tokens.long()
     sequence = tokens.shape[1]
@@ -110,8 +108,8 @@ def token_losses(network: MaskedTokenTransformer, tokens: Tensor, *, max_rows: i
 
 
 @torch.inference_mode()
-def token_losses_plain(network: MaskedTokenTransformer, tokens: Tensor, *, n_events_at_once: int = 64) -> Tensor:
-    """Give what :func:`token_losses` does, by a full pass of the network for each position; its reference."""
+def reference_token_losses(network: MaskedTokenTransformer, tokens: Tensor, *, n_events_at_once: int = 64) -> Tensor:
+    """Reference implementation of :func:`token_losses`: a full pass of the network for each position."""
     tokens = tokens.long()
     losses = torch.empty(tokens.shape, device=tokens.device)
     with evaluating(network):
@@ -127,10 +125,7 @@ def token_losses_plain(network: MaskedTokenTransformer, tokens: Tensor, *, n_eve
 
 @torch.inference_mode()
 def token_probabilities(network: MaskedTokenTransformer, tokens: Tensor) -> Tensor:
-    """What the network expects at each position of a few events when it is masked.
-
-    Returns probabilities (n_events, sequence, n_codes + 1) of padding (0) and the vocabulary.
-    """
+    """Probabilities (n_events, sequence, n_codes + 1) of padding (0) and the vocabulary at masked positions."""
     tokens = tokens.long()
     with evaluating(network):
         logits: Tensor = network(*_every_position(tokens))

@@ -1,4 +1,4 @@
-"""The masked variants of events, computed together: what they have in common is computed once.
+"""The masked variants of events, computed together: their common parts are computed once.
 
 Without position encoding or with one that is a matter of each token alone, the variants of an event differ, before
 the first layer, in one row: the masked one. So the first layer's queries, keys and values and its attention logits are
@@ -42,7 +42,7 @@ class VariantScorer:
     def __init__(self, network: MaskedTokenTransformer) -> None:
         self.network = network
         self.layers = network.transformer_layers
-        self.shares_first_layer = len(self.layers) > 1 and not network.positional.mixes_neighbours
+        self.shares_first_layer = len(self.layers) > 1 and not network.positional.mixes_neighbors
         first = self.layers[0]
         self.value_to_out = first.value_to_out()  # (heads, hidden, hidden)
         self.has_tables = network.position in ("none", "rotary")
@@ -82,7 +82,7 @@ class VariantScorer:
     def embedded(self, slots: Slots, n_masked: int) -> Tensor:
         """Rows of all variants that enter the first layer."""
         network = self.network
-        if network.positional.mixes_neighbours:  # so the whole sequence is embedded, and the slots are picked
+        if network.positional.mixes_neighbors:  # so the whole sequence is embedded, and the slots are picked
             variants = slots.event_tokens.repeat_interleave(n_masked, 0)
             rows, _, _ = network.embed(network.masked(variants, slots.positions.flatten()))
             picked = slots.positions.repeat_interleave(n_masked, 0)[..., None].expand(-1, -1, rows.shape[-1])

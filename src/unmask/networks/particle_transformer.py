@@ -1,21 +1,113 @@
-"""The Particle Transformer (arXiv:2202.03772): attention between objects with a bias for every pair of them."""
+"""The Particle Transformer (arXiv:2202.03772): attention between objects with a bias from every pair of them.
+
+A pair has angular distance, relative momentum, mass, and the coupling of the Standard Model between its objects.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from enum import IntEnum
 from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unmask.networks.pair_features import pair_index
+from unmask.kinematics import wrap_phi
 from unmask.networks.transformer import softmax_over_few
+
+#: ln dR, ln kT, ln z, ln m^2; and with couplings ln alpha.
+N_PAIR_KINEMATICS = 4
+# Closer than a cell of a calorimeter two objects are at one place; it also keeps logarithms and gradients finite.
+_MIN_DELTA_R_SQUARED = 1e-4
+_MAX_DELTA_ETA = 20.0
+_LN_GEV_IN_MEV = math.log(1e3)
+
+Z_MASS_GEV = 91.19
+ALPHA_STRONG_AT_Z = 0.118
+ALPHA_ELECTROMAGNETIC_AT_Z = 1 / 127.95
+ALPHA_WEAK_AT_Z = ALPHA_ELECTROMAGNETIC_AT_Z / 0.2312  # sin^2 of the weak mixing angle
+N_FLAVORS = 5
+#: Sum of colors times squared charges of the fermions that are lighter than the Z.
+_CHARGES_SQUARED = 20 / 3
+# The one-loop strong coupling grows without limit below; such pairs are one jet anyway.
+_MIN_SCALE_GEV = 2.0
+_MAX_SCALE_GEV = 14e3
+#: Stands for no coupling: far below the weakest, the electromagnetic one.
+NO_COUPLING = 1e-3
+
+
+class Coupling(IntEnum):
+    """Interaction of two objects at a vertex of the Standard Model."""
+
+    NONE = 0
+    STRONG = 1
+    ELECTROMAGNETIC = 2
+    WEAK = 3
+
+
+#: alpha at the Z mass and its slope b at one loop: 1 / alpha(Q^2) = 1 / alpha + b ln(Q^2 / mZ^2).
+_RUNNING = {
+    Coupling.STRONG: (ALPHA_STRONG_AT_Z, (33 - 2 * N_FLAVORS) / (12 * math.pi)),
+    Coupling.ELECTROMAGNETIC: (ALPHA_ELECTROMAGNETIC_AT_Z, -_CHARGES_SQUARED / (3 * math.pi)),
+    Coupling.WEAK: (ALPHA_WEAK_AT_Z, 19 / 6 / (4 * math.pi)),
+}
+
+
+def running_coupling(coupling: Coupling, scale_gev: Tensor) -> Tensor:
+    """Running coupling alpha at one loop, at a scale Q between 2 GeV and 14 TeV.
+
+    >>> running_coupling(Coupling.STRONG, torch.tensor([10.0, Z_MASS_GEV, 1000.0])).double().round(decimals=3).tolist()
+    [0.173, 0.118, 0.088]
+    """
+    alpha, slope = _RUNNING[coupling]
+    return alpha / (1 + alpha * slope * 2 * (scale_gev.clamp(_MIN_SCALE_GEV, _MAX_SCALE_GEV) / Z_MASS_GEV).log())
+
+
+def log_couplings(log_mass_squared: Tensor, coupling: Tensor) -> Tensor:
+    """ln alpha (batch, n_pairs) of the :class:`Coupling` of each pair at the scale of its mass; ln 0.001 for none."""
+    scale_gev = (log_mass_squared.clamp(max=2 * math.log(_MAX_SCALE_GEV)) / 2).exp()
+    alpha = torch.full_like(scale_gev, NO_COUPLING)
+    for each in _RUNNING:
+        alpha = torch.where(coupling == each, running_coupling(each, scale_gev), alpha)
+    return alpha.log()
+
+
+def pair_index(n: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Positions i < j of the pairs of ``n`` objects, (n_pairs,) each."""
+    one, other = torch.triu_indices(n, n, 1, device=device).unbind()
+    return one, other
+
+
+def pair_kinematics(log_pt_mev: Tensor, eta: Tensor, phi: Tensor) -> Tensor:
+    """ln dR, ln(kT / GeV), ln z and ln(m^2 / GeV^2) of all pairs, (batch, n_pairs, 4), of objects (batch, n).
+
+    kT is the smaller pT times dR, z the smaller pT over the sum, and m the mass of the pair with both objects massless,
+    which single precision gives without cancellation: m^2 = 4 pT pT' (sinh^2(deta / 2) + sin^2(dphi / 2)).
+    The first position is the MET, which has no direction along the beam: its pairs are measured in the transverse
+    plane, so that dR is the difference in phi and m the transverse mass. Distances below 0.01 count as 0.01.
+
+    >>> back_to_back = torch.tensor([[0.0, 0.0, math.pi]])  # the MET, and two objects of 50 GeV
+    >>> pairs = pair_kinematics(torch.full((1, 3), math.log(50e3)), torch.zeros(1, 3), back_to_back)
+    >>> (pairs[0, 2] / torch.tensor([1, 1, 1, 2])).exp().double().round(decimals=2).tolist()  # dR, kT, z, m
+    [3.14, 157.08, 0.5, 100.0]
+    """
+    i, j = pair_index(eta.shape[1], eta.device)
+    delta_eta = (eta[:, i] - eta[:, j]).clamp(-_MAX_DELTA_ETA, _MAX_DELTA_ETA) * (i > 0)
+    delta_phi = wrap_phi(phi[:, i] - phi[:, j])
+    log_pt = log_pt_mev - _LN_GEV_IN_MEV
+    one, other = log_pt[:, i], log_pt[:, j]
+    # The clamp stands before the logarithm (and there is no square root), so that gradients at 0 are 0.
+    log_delta_r = (delta_eta.square() + delta_phi.square()).clamp_min(_MIN_DELTA_R_SQUARED).log() / 2
+    opening = (delta_eta / 2).sinh().square() + (delta_phi / 2).sin().square()
+    log_mass_squared = math.log(4) + one + other + opening.clamp_min(_MIN_DELTA_R_SQUARED / 4).log()
+    log_z = -F.softplus((one - other).abs())
+    return torch.stack([log_delta_r, torch.minimum(one, other) + log_delta_r, log_z, log_mass_squared], -1)
 
 
 class AttentionBlock(nn.Module):
-    """Attention and feed-forward network, each normalised before and within, and added to the rows.
+    """Attention and feed-forward network, each normalized before and within, and added to the rows.
 
     The same block serves the objects, which attend to each other, and the class token, which attends to all.
     """
@@ -67,14 +159,17 @@ class ParticleTransformer(nn.Module):
 
     Parameters
     ----------
-    n_features, n_pair_features : inputs of an object and of a pair; without pair features nothing biases attention.
-    hidden, n_heads, ffn_width, n_layers, n_class_layers : sizes.
-    embedding : widths between the features and ``hidden``.
-    pair_embedding : widths between the pair features and the heads.
-    dropout : in the layers between objects; there is none in the class layers.
-    biases : False for a network that is to have no learned constants: the class token starts from the sum of the
-        objects' rows, and the embedding is not normalised, so that the rows are not bounded. The biases of the layers
-        are the caller's to remove.
+    n_features, n_pair_features
+        Inputs of an object and of a pair; without pair features nothing biases attention.
+    hidden, n_heads, ffn_width, n_layers, n_class_layers
+        Sizes.
+    embedding, pair_embedding
+        Widths between the features and ``hidden``, and between the pair features and the heads.
+    dropout
+        In the layers between objects; there is none in the class layers.
+    biases
+        False for a network without learned constants: the class token starts from the sum of the objects' rows, and the
+        embedding is not normalized, so that the rows are not bounded. The caller removes the biases of the layers.
     """
 
     def __init__(
@@ -104,7 +199,7 @@ class ParticleTransformer(nn.Module):
         self.class_token = nn.Parameter(0.02 * torch.randn(hidden)) if biases else None
 
     def forward(self, features: Tensor, is_real: Tensor, pairs: Tensor | None = None) -> Tensor:
-        """Summarise objects: ``features`` (batch, n, n_features), ``pairs`` (batch, n_pairs, n_pair_features).
+        """Summarize objects: ``features`` (batch, n, n_features), ``pairs`` (batch, n_pairs, n_pair_features).
 
         Only those that are real (batch, n) count; every event needs one.
         """
@@ -136,7 +231,7 @@ def masked_sum_of_rows(rows: Tensor, is_real: Tensor) -> Tensor:
 
 
 def _embedding(widths: Sequence[int], *, norms: bool) -> nn.Sequential:
-    """Linear layers with GELUs between them, on request normalised before each but the first."""
+    """Linear layers with GELUs between them, on request normalized before each but the first."""
     layers: list[nn.Module] = []
     for n_in, n_out in pairwise(widths):
         if layers:

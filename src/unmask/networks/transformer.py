@@ -1,51 +1,147 @@
-"""One layer of the transformer encoder, for all rows of a sequence or for a single one."""
+"""One layer of the transformer encoder, for all rows of a sequence or for one, and encodings of the position.
+
+========================  =====================================================================================
+position                  effect
+========================  =====================================================================================
+``"none"``                none: the event is a set of tokens, in whatever order they come
+``"sinusoidal"``          adds fixed sines and cosines of the position to the embedding (Vaswani et al. 2017)
+``"learned"``             adds a trained vector for each position to the embedding
+``"rotary"``              turns queries and keys by angles proportional to the position (Su et al. 2021)
+``"convolutional"``       adds a depthwise convolution over three neighboring tokens (Chu et al. 2021)
+========================  =====================================================================================
+"""
 
 from __future__ import annotations
 
 import math
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unmask.errors import UsageError
-from unmask.networks.positional_encoding import Rotation, rotate
+from unmask.errors import UsageError, nearest
+
+PositionName = Literal["none", "sinusoidal", "learned", "rotary", "convolutional"]
+POSITIONS: tuple[PositionName, ...] = get_args(PositionName)
+
+#: Cosines and sines (..., sequence, head_size / 2) by which queries and keys are turned.
+Rotation = tuple[Tensor, Tensor]
 
 #: Rows whose feed-forward activations stay in the cache of a CPU core.
 CPU_CACHE_ROWS = 1024
 
 
-def check_sizes(hidden: int, n_layers: int, n_heads: int, ffn_expansion: int, dropout: float) -> None:
-    """Refuse sizes that no network can have.
+class PositionalEncoding(nn.Module):
+    """No encoding, and the interface of the others."""
+
+    #: Whether a token's embedding depends on its neighbors, so that masking one changes several.
+    mixes_neighbors = False
+
+    def forward(self, embedded: Tensor, positions: Tensor) -> Tensor:  # noqa: ARG002
+        """Encode ``positions`` (..., sequence) in embeddings (..., sequence, hidden)."""
+        return embedded
+
+    def rotation(self, positions: Tensor) -> Rotation | None:  # noqa: ARG002
+        """Rotation of the queries and keys at ``positions`` (..., sequence), if there is any."""
+        return None
+
+
+class AddedEncoding(PositionalEncoding):
+    """Adds one vector per position: trained, or fixed sines and cosines."""
+
+    def __init__(self, sequence_length: int, hidden: int, *, learned: bool) -> None:
+        super().__init__()
+        self.vectors: Tensor
+        if learned:
+            self.vectors = nn.Parameter(0.02 * torch.randn(sequence_length, hidden))
+        else:
+            angle = angles(torch.arange(sequence_length), hidden)
+            self.register_buffer("vectors", torch.stack([angle.sin(), angle.cos()], -1).flatten(1), persistent=False)
+
+    def forward(self, embedded: Tensor, positions: Tensor) -> Tensor:
+        return embedded + self.vectors[positions]
+
+
+class RotaryEncoding(PositionalEncoding):
+    """Turns each pair of components of a query or key by an angle proportional to its position."""
+
+    def __init__(self, sequence_length: int, head_size: int) -> None:
+        super().__init__()
+        angle = angles(torch.arange(sequence_length), head_size)
+        self.register_buffer("cos", angle.cos(), persistent=False)
+        self.register_buffer("sin", angle.sin(), persistent=False)
+
+    def rotation(self, positions: Tensor) -> Rotation | None:
+        return self.get_buffer("cos")[positions], self.get_buffer("sin")[positions]
+
+
+class ConvolutionalEncoding(PositionalEncoding):
+    """Adds to each embedding a depthwise convolution of its neighborhood; beyond the ends there are zeros."""
+
+    mixes_neighbors = True
+
+    def __init__(self, hidden: int, width: int = 3) -> None:
+        super().__init__()
+        self.convolution = nn.Conv1d(hidden, hidden, width, padding="same", groups=hidden)
+
+    def forward(self, embedded: Tensor, positions: Tensor) -> Tensor:  # noqa: ARG002
+        mixed: Tensor = self.convolution(embedded.transpose(-1, -2))
+        return embedded + mixed.transpose(-1, -2)
+
+
+def angles(positions: Tensor, size: int) -> Tensor:
+    """Angle of each position for ``size / 2`` frequencies, from 1 down to almost 1/10000 radian per position.
+
+    >>> angles(torch.tensor([0, 1]), 4)
+    tensor([[0.0000, 0.0000],
+            [1.0000, 0.0100]])
+    """
+    return positions[..., None] * 10000.0 ** (-torch.arange(0, size, 2) / size)
+
+
+def rotate(vectors: Tensor, rotation: Rotation) -> Tensor:
+    """Turn ``vectors`` (..., sequence, heads, head_size): components k and k + head_size/2 are a pair."""
+    cos, sin = (part.unsqueeze(-2) for part in rotation)
+    first, second = vectors.chunk(2, dim=-1)
+    return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
+
+
+def make_positional_encoding(
+    name: PositionName, *, sequence_length: int, hidden: int, head_size: int
+) -> PositionalEncoding:
+    """Make the encoding called ``name``.
 
     Raises
     ------
     UsageError
+        If there is no such encoding, or the sizes do not split into pairs of components.
     """
-    sizes = {"hidden": hidden, "n_layers": n_layers, "n_heads": n_heads, "ffn_expansion": ffn_expansion}
-    for name, size in sizes.items():
-        if size < 1:
-            raise UsageError(f"{name} is {size}; it must be at least 1")
-    if not 0 <= dropout < 1:
-        raise UsageError(f"dropout is {dropout}; accepted: from 0 to below 1")
-    if hidden % n_heads:
-        raise UsageError(f"hidden size {hidden} cannot be shared equally by {n_heads} heads")
+    if name not in POSITIONS:
+        raise UsageError(f"position encoding {name!r}: {nearest(name, POSITIONS)}")
+    if name == "rotary" and head_size % 2:
+        raise UsageError(f"rotary encoding turns pairs of components, but each head has {head_size}")
+    if name == "sinusoidal" and hidden % 2:
+        raise UsageError(f"sinusoidal encoding fills pairs of components, but the hidden size is {hidden}")
+    match name:
+        case "none":
+            return PositionalEncoding()
+        case "rotary":
+            return RotaryEncoding(sequence_length, head_size)
+        case "convolutional":
+            return ConvolutionalEncoding(hidden)
+        case _:
+            return AddedEncoding(sequence_length, hidden, learned=name == "learned")
 
 
 class TransformerLayer(nn.Module):
-    """Self-attention and feed-forward network, each on normalised input and added to it (pre-norm).
+    """Self-attention and feed-forward network, each on normalized input and added to it (pre-norm).
 
     The sub-layers read a LayerNorm of the rows, so the sum that runs through the layers is never rescaled and
     trains at the published learning rates with or without warm-up. Dropout acts on what each sub-layer adds.
 
     Queries, keys and values have no bias: a key's bias cancels in the softmax, and without them a head's two
     pairs of projections multiply to one matrix each, which is what :meth:`at_row` uses.
-
-    Parameters
-    ----------
-    hidden, n_heads, ffn_width : int
-        Sizes of a row, number of attention heads, width of the feed-forward network.
-    dropout : float
     """
 
     def __init__(self, hidden: int, n_heads: int, ffn_width: int, dropout: float) -> None:
@@ -62,7 +158,7 @@ class TransformerLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def extra_repr(self) -> str:
-        return f"n_heads={self.n_heads}"  # which no weight shows
+        return f"n_heads={self.n_heads}"  # which no parameter shows
 
     def forward(self, rows: Tensor, rotation: Rotation | None = None, key_bias: Tensor | None = None) -> Tensor:
         """Apply the layer to ``rows`` (batch, sequence, hidden).
@@ -100,14 +196,14 @@ class TransformerLayer(nn.Module):
             weights = softmax_over_few(logits if key_bias is None else logits + key_bias)
             added = (weights @ keys).flatten(1) @ self.value_to_out().flatten(0, 1) + self.attention_out.bias
             return self.feed_forward(row + self.dropout(added))
-        # The rows are not even normalised: what centres and stretches them is in the matrices around them.
+        # The rows are not even normalized: what centers and stretches them is in the matrices around them.
         norm, to_out = self.attention_norm, self.value_to_out()
-        to_key = _centred(self.query_to_key().view(-1, self.n_heads, len(norm.weight)) * norm.weight, -1).flatten(1)
+        to_key = _centered(self.query_to_key().view(-1, self.n_heads, len(norm.weight)) * norm.weight, -1).flatten(1)
         scale = inverse_deviation(rows, norm.eps)[:, None]  # (batch, 1, sequence)
         logits = ((normed @ to_key).view(len(row), self.n_heads, -1) @ rows.transpose(1, 2)) * scale
         weights = softmax_over_few(logits if key_bias is None else logits + key_bias) * scale
         read = (weights @ rows).flatten(1)  # (batch, heads * hidden)
-        added = read @ _centred(to_out * norm.weight[:, None], 1).flatten(0, 1)
+        added = read @ _centered(to_out * norm.weight[:, None], 1).flatten(0, 1)
         return self.feed_forward(row + self.dropout(added + (norm.bias @ to_out.sum(0) + self.attention_out.bias)))
 
     def attention_logits(
@@ -117,7 +213,7 @@ class TransformerLayer(nn.Module):
         rotation_of_queries: Rotation | None = None,
         rotation_of_keys: Rotation | None = None,
     ) -> Tensor:
-        """Attention logits (batch, heads, n_queries, n_keys) between normalised rows (batch, n, hidden)."""
+        """Attention logits (batch, heads, n_queries, n_keys) between normalized rows (batch, n, hidden)."""
         query_weight, key_weight, _ = self.query_key_value.weight.chunk(3)
         of_heads = (len(keys), -1, self.n_heads, self.head_size)
         query = F.linear(queries, query_weight * self.logit_scale).view(of_heads)
@@ -127,12 +223,12 @@ class TransformerLayer(nn.Module):
         return query.transpose(1, 2) @ key.permute(0, 2, 3, 1)
 
     def query_to_key(self) -> Tensor:
-        """Matrix (hidden, heads * hidden) from a normalised row to what its query of each head looks for in others."""
+        """Matrix (hidden, heads * hidden) from a normalized row to what its query of each head looks for in others."""
         query, key, _ = self.query_key_value.weight.view(3, self.n_heads, self.head_size, -1).unbind()
         return (query.transpose(1, 2) @ key).transpose(0, 1).flatten(1) * self.logit_scale
 
     def value_to_out(self) -> Tensor:
-        """Matrices (heads, hidden, hidden) from a normalised row to what each head adds where it attends to it."""
+        """Matrices (heads, hidden, hidden) from a normalized row to what each head adds where it attends to it."""
         _, _, value = self.query_key_value.weight.view(3, self.n_heads, self.head_size, -1).unbind()
         out = self.attention_out.weight.view(-1, self.n_heads, self.head_size)
         return value.transpose(1, 2) @ out.permute(1, 2, 0)
@@ -146,26 +242,26 @@ class TransformerLayer(nn.Module):
     def feed_forward_(self, rows: Tensor) -> Tensor:
         """Apply the second sub-layer to contiguous rows (..., hidden) in place, without dropout or gradient."""
         flat, norm = rows.view(-1, rows.shape[-1]), self.ffn_norm
-        into = _centred(self.ffn_in.weight * norm.weight, 1).t()
+        into = _centered(self.ffn_in.weight * norm.weight, 1).t()
         bias = self.ffn_in.weight @ norm.bias + self.ffn_in.bias
         scale = inverse_deviation(flat, norm.eps)[:, None]
         at_once = CPU_CACHE_ROWS if flat.device.type == "cpu" else len(flat)
         for part, scale_of_part in zip(torch.split(flat, at_once), torch.split(scale, at_once), strict=True):
-            inner = torch._addmm_activation(bias, part * scale_of_part, into)  # with the ReLU, in one kernel
+            inner = torch.addmm(bias, part * scale_of_part, into).relu_()
             part.addmm_(inner, self.ffn_out.weight.t()).add_(self.ffn_out.bias)
         return rows
 
 
 def inverse_deviation(rows: Tensor, eps: float) -> Tensor:
-    """Factor (...,) by which a LayerNorm multiplies centred rows (..., hidden).
+    """Factor (...,) by which a LayerNorm multiplies centered rows (..., hidden).
 
-    With it, centring and gain can go into the matrix behind the LayerNorm, which on CUDA is slow on rows so short.
+    With it, centering and gain can go into the matrix behind the LayerNorm, which on CUDA is slow on rows so short.
     """
     variance: Tensor = torch.linalg.vector_norm(rows, dim=-1).square() / rows.shape[-1] - rows.mean(-1).square()
     return (variance.clamp(min=0) + eps).rsqrt()
 
 
-def _centred(weight: Tensor, dim: int) -> Tensor:
+def _centered(weight: Tensor, dim: int) -> Tensor:
     """Make of ``weight``, whose ``dim`` meets the rows, one for rows from which their mean is not subtracted."""
     return weight - weight.mean(dim, keepdim=True)
 

@@ -1,8 +1,9 @@
-"""Look-up table: a token is the type of an object and the bins that its pT, eta and phi fall into. NumPy only."""
+"""Look-up table: a token is the type of an object and the bins of its pT, eta and phi. NumPy only."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -12,18 +13,20 @@ from unmask.artifacts import Json
 from unmask.errors import UsageError, nearest
 from unmask.events.event_set import EventSet
 from unmask.events.objects import MIN_PT_MEV, TAG_LIMIT, ObjectType
+from unmask.fitted import Reporter
 from unmask.kinematics import wrap_phi
 from unmask.tokenizers.base import Tokenizer
 from unmask.tokenizers.bins import (
+    PUBLISHED_EDGES,
     VARIABLE_NAMES,
     Bin,
     count_edges,
     equal_width_edges,
     explicit_edges,
     phi_edges,
+    published_edges,
     quantile_edges,
 )
-from unmask.tokenizers.published_edges import PUBLISHED_EDGES, published_edges
 
 Feature = Literal["type", "charge", "pt", "eta", "phi"]
 FEATURES: tuple[Feature, ...] = get_args(Feature)
@@ -35,28 +38,32 @@ EDGES = ("quantile", "equal-width", *(f"published:{study}" for study in PUBLISHE
 class LookupTableTokenizer(Tokenizer):
     """Tokens from ``n_bins`` bins per variable: objects in their slots, then MET, then the direction of MET.
 
-    With everything on, a particle's token is ``N^3 (tag-1) + N^2 (b_pT-1) + N (b_eta-1) + b_phi``, the MET's
+    With all features, a particle's token is ``N^3 (tag-1) + N^2 (b_pT-1) + N (b_eta-1) + b_phi``, the MET's
     ``7 N^3 + b_MET`` and that of its direction ``7 N^3 + N + b_phi``, bins counted from 1: ``7 N^3 + 2 N`` codes.
-    What is switched off takes no part in the count.
+    Features that are left out take no part in the count.
 
-    Bins include their lower edge. What lies below the first inner edge is in the first bin, what lies above the last
-    one in the last. phi has equal bins on [-pi, pi).
+    Bins include their lower edge; the first and the last one are open. phi has equal bins on [-pi, pi).
 
     Parameters
     ----------
-    n_bins : bins per variable, 2 or more.
-    edges : where the bins of pT, eta and MET are cut:
+    n_bins
+        Bins per variable, 2 or more.
+    edges
+        Bin edges of pT, eta and MET:
 
         - ``"quantile"``: equal occupancy in the training events, each event and object counted once whatever its
           weight;
-        - ``"equal-width"``: equal width in log pT, eta and log MET between the 0.1 % and 99.9 % quantiles of the
+        - ``"equal-width"``: equal width in log pT, eta and log MET between the 0.1% and 99.9% quantiles of the
           training events (a MET of exactly 0 has no logarithm and is left out of them);
         - ``"published:four-top"``, ``"published:gluino"``: the published edges, for 4, 5 and 6 bins;
         - a mapping with the ``n_bins - 1`` inner edges of ``pt_mev``, ``abs_eta`` (or ``eta``) and ``met_mev``.
-    features : what of an object is encoded. Without ``"charge"`` particles and antiparticles share a token; without
+    features
+        Encoded features of an object. Without ``"charge"`` particles and antiparticles share a token; without
         ``"type"`` charges -1, 0 and +1 remain.
-    met, met_phi : whether the sequence has a MET token and one for its direction.
-    signed_eta : bins of eta instead of \\|eta\\|.
+    met, met_phi
+        Whether the sequence has a MET token and one for its direction.
+    signed_eta
+        Bins of eta instead of \\|eta\\|.
 
     Examples
     --------
@@ -70,7 +77,6 @@ class LookupTableTokenizer(Tokenizer):
     """
 
     kind = "lookup-table"
-    _former_settings = ("rotate_to", "reflect")
 
     #: Inner edges, by variable: ``pt_mev``, ``abs_eta`` or ``eta``, ``met_mev``.
     edges_: dict[str, npt.NDArray[np.float32]]
@@ -91,11 +97,15 @@ class LookupTableTokenizer(Tokenizer):
         self.met = met
         self.met_phi = met_phi
         self.signed_eta = signed_eta
-        self._check_arguments()
 
     @property
     def n_codes(self) -> int:
         return self.n_object_codes + self.n_bins * (self.met + self.met_phi)
+
+    @property
+    def n_object_codes(self) -> int:
+        n_codes: int = len(self._object_classes) * self.n_bins ** len(self._kinematics)
+        return n_codes
 
     @property
     def sequence_length(self) -> int:
@@ -106,19 +116,27 @@ class LookupTableTokenizer(Tokenizer):
         names = {"met_mev": "MET", "met_phi": "MET phi"}
         return {self.schema_.max_objects + i: names[column] for i, column in enumerate(self._event_columns)}
 
-    def settings(self) -> dict[str, Json]:
-        explicit = None if isinstance(self.edges, str) else {k: [float(x) for x in v] for k, v in self.edges.items()}
-        return {
-            "n_bins": self.n_bins,
-            "edges": explicit or self.edges,
-            "features": list(self.features),
-            "met": self.met,
-            "met_phi": self.met_phi,
-            "signed_eta": self.signed_eta,
-        }
+    def check(self) -> None:
+        if isinstance(self.n_bins, bool) or not isinstance(self.n_bins, int) or self.n_bins < 2:
+            raise UsageError(f"n_bins is {self.n_bins!r}; expected a whole number, 2 or more")
+        if isinstance(self.features, str) or not self.features:
+            raise UsageError(f"features is {self.features!r}; expected some of {', '.join(FEATURES)}")
+        for feature in self.features:
+            if feature not in FEATURES:
+                raise UsageError(f"unknown feature {feature!r}; {nearest(str(feature), FEATURES)}")
+        if self.n_codes > np.iinfo(np.int32).max:
+            raise UsageError(f"{self.n_bins} bins make {self.n_codes:,} codes, more than a token can count; use fewer")
+        self._given_edges()
 
-    def fit(self, train: EventSet, validation: EventSet | None = None) -> Self:
-        """Find the bin edges; the validation events are only checked to be background.
+    def fit(
+        self,
+        train: EventSet,
+        validation: EventSet | None = None,
+        *,
+        run_folder: str | Path | None = None,  # noqa: ARG002
+        reporter: Reporter | None = None,  # noqa: ARG002
+    ) -> Self:
+        """Compute the bin edges; the validation events are only checked to be background.
 
         Raises
         ------
@@ -127,18 +145,17 @@ class LookupTableTokenizer(Tokenizer):
         BadDataError
             If so many values are equal that the bins cannot be told apart.
         """
-        fitted_on = self._start_fit(train, validation)
+        fitted_on = self.start_fit(train, validation)
         edges = self._given_edges()
         if edges is None:
-            find = quantile_edges if self.edges == "quantile" else equal_width_edges
-            edges = {name: find(name, _values(train, name), self.n_bins) for name in self._variables}
+            compute = quantile_edges if self.edges == "quantile" else equal_width_edges
+            edges = {name: compute(name, _values(train, name), self.n_bins) for name in self._variables}
         self.edges_ = edges
         self.fitted_on_ = fitted_on
         return self
 
     def bins_table(self) -> list[Bin]:
-        """Every bin of every variable, in physical units: GeV for pT and MET, radians for phi."""
-        self._check_fitted()
+        self.check_fitted()
         columns = [*self._kinematics, *self._event_columns]
         return [self._bin(name, number) for name in columns for number in range(1, self.n_bins + 1)]
 
@@ -162,25 +179,8 @@ class LookupTableTokenizer(Tokenizer):
     def _object_classes(self) -> dict[str, tuple[int, ...]]:
         return _classes(self.schema_.types, "type" in self.features, "charge" in self.features)
 
-    @property
-    def n_object_codes(self) -> int:
-        n_codes: int = len(self._object_classes) * self.n_bins ** len(self._kinematics)
-        return n_codes
-
-    def _check_arguments(self) -> None:
-        if isinstance(self.n_bins, bool) or not isinstance(self.n_bins, int) or self.n_bins < 2:
-            raise UsageError(f"n_bins is {self.n_bins!r}; accepted: a whole number, 2 or more")
-        if isinstance(self.features, str) or not self.features:
-            raise UsageError(f"features is {self.features!r}; accepted: some of {', '.join(FEATURES)}")
-        for feature in self.features:
-            if feature not in FEATURES:
-                raise UsageError(f"unknown feature {feature!r}; {nearest(str(feature), FEATURES)}")
-        if self.n_codes > np.iinfo(np.int32).max:
-            raise UsageError(f"{self.n_bins} bins make {self.n_codes:,} codes, more than a token can count; use fewer")
-        self._given_edges()
-
     def _given_edges(self) -> dict[str, npt.NDArray[np.float32]] | None:
-        """Explicit or published edges; None when they are to be learnt."""
+        """Explicit or published edges; None when they are to be computed."""
         given: Mapping[str, Sequence[float]]
         if not isinstance(self.edges, str):
             given = self.edges
@@ -243,19 +243,20 @@ class LookupTableTokenizer(Tokenizer):
         if name not in VARIABLE_NAMES:
             low, high = phi_edges(self.n_bins)[number - 1 : number + 1]
             return Bin("phi" if name == "phi" else "MET phi", number, float(low), float(high), "")
-        words, unit, scale = VARIABLE_NAMES[name]
+        label, unit, scale = VARIABLE_NAMES[name]
         edges = [None, *(float(edge) / scale for edge in self.edges_[name]), None]
-        return Bin(words, number, edges[number - 1], edges[number], unit)
+        return Bin(label, number, edges[number - 1], edges[number], unit)
 
-    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
         return dict(self.edges_)
 
-    def _restore(self, arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Json]) -> None:  # noqa: ARG002
+    def restore(self, arrays: dict[str, npt.NDArray[Any]], metadata: dict[str, Json]) -> None:
+        super().restore(arrays, metadata)
         self.edges_ = {name: explicit_edges(name, arrays[name], self.n_bins) for name in self._variables}
 
 
 def _classes(types: Sequence[ObjectType], by_type: bool, by_charge: bool) -> dict[str, tuple[int, ...]]:
-    """The classes of objects that a token tells apart, by what they are called, with the tags in them."""
+    """Classes of objects with tokens of their own, by label, with the tags in them."""
     classes: dict[str, tuple[int, ...]] = {}
     if by_type:
         for one in types:

@@ -1,6 +1,18 @@
 """The one training loop of the package and what it is made of."""
 
-from unmask.training.devices import pick_device
-from unmask.training.loop import EpochRecord, Reporter, Task, TrainingSettings, derive_seed, train
+from unmask.fitted import EpochRecord, Reporter
+from unmask.training.loop import train
+from unmask.training.settings import TrainingSettings, derive_seed, pick_device
+from unmask.training.task import Task, Trained, batches
 
-__all__ = ["EpochRecord", "Reporter", "Task", "TrainingSettings", "derive_seed", "pick_device", "train"]
+__all__ = [
+    "EpochRecord",
+    "Reporter",
+    "Task",
+    "Trained",
+    "TrainingSettings",
+    "batches",
+    "derive_seed",
+    "pick_device",
+    "train",
+]

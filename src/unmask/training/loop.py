@@ -1,7 +1,7 @@
-"""The only optimiser loop of the package: every network is trained here.
+"""The only optimizer loop of the package: every network is trained here.
 
-An epoch starts from seeds made of the run's seed and the epoch's number, and ends with a checkpoint. A run that is
-killed goes on from its last finished epoch and ends, on a CPU, with the same weights bit for bit as one that was not.
+An epoch starts from seeds derived from the run's seed and the epoch's number, and ends with a checkpoint. A run that is
+killed continues after its last finished epoch and ends, on a CPU, with the same parameters bit for bit.
 
 Started by ``torchrun``, several processes share every batch and do the same steps as one would. All read a checkpoint,
 only the first writes one; any number of processes can continue a run.
@@ -9,156 +9,33 @@ only the first writes one; any number of processes can continue a run.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from unmask.artifacts import atomic_path
-from unmask.errors import TrainingError, UsageError, nearest
-from unmask.training.checkpoints import read_checkpoint, write_checkpoint
-from unmask.training.devices import Precision, pick_device, set_determinism
+from unmask.errors import TrainingError, UsageError
+from unmask.fitted import EpochRecord, Reporter
+from unmask.training.checkpoints import Checkpoint
 from unmask.training.distributed import Processes, join_processes, wait_for_all
-from unmask.training.early_stopping import EarlyStopping
-from unmask.training.flat_parameters import FlatParameters
-from unmask.training.schedules import WARMUP_SHARE, Plateau, warmup_cosine
+from unmask.training.settings import TrainingSettings, derive_seed, pick_device, set_determinism
+
+if TYPE_CHECKING:
+    from unmask.training.task import Task
 
 LOG = "log.jsonl"
-#: Steps run plainly before a CUDA graph is captured, so that lazily made state exists.
+#: Steps before a CUDA graph is captured, so that lazily created state exists.
 _STEPS_BEFORE_CAPTURE = 3
-
-
-Optimizer = Literal["adam", "radam"]
-Schedule = Literal["constant", "warmup-cosine", "cosine", "plateau"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingSettings:
-    """How to train; the defaults are those that the published configurations share.
-
-    Attributes
-    ----------
-    batch_size : events of a step, all processes together.
-    schedule : "constant"; "warmup-cosine" (linear warm-up, cosine to 10 %); "cosine" (the same: 5 % of the steps are
-        the warm-up, and it ends with the last epoch, so that no run is prolonged); "plateau" (halved when validation
-        stalls).
-    gradient_clip : largest norm of the gradient; None for no limit.
-    min_improvement, patience, divergence : the three rules of early stopping.
-    precision : "float32", or on CUDA "tf32" / "bf16" for speed.
-    deterministic : the same result in every run, on CUDA too.
-    """
-
-    max_epochs: int = 100
-    batch_size: int = 512
-    optimizer: Optimizer = "adam"
-    learning_rate: float = 1e-3
-    schedule: Schedule = "constant"
-    warmup_steps: int = 1000
-    total_steps: int = 10_000
-    gradient_clip: float | None = None
-    min_improvement: float = 0.001
-    patience: int = 5
-    divergence: float = 0.2
-    seed: int = 0
-    device: str = "auto"
-    precision: Precision = "float32"
-    deterministic: bool = False
-
-    def __post_init__(self) -> None:
-        least = {"max_epochs": 1, "batch_size": 1, "patience": 1, "total_steps": 1, "warmup_steps": 0}
-        mistakes = [
-            f"{name} is {getattr(self, name)}; accepted: {n} or more"
-            for name, n in least.items()
-            if getattr(self, name) < n
-        ]
-        for name in ("learning_rate", "min_improvement", "divergence", "gradient_clip"):
-            value, may_be_zero = getattr(self, name), name != "gradient_clip"
-            # A rate of 0 trains nothing, but is of use in tests and benchmarks.
-            if value is not None and not (math.isfinite(value) and (value > 0 or (may_be_zero and value == 0))):
-                mistakes.append(f"{name} is {value}; accepted: {'0 or more' if may_be_zero else 'more than 0'}")
-        for name, known in {"optimizer": Optimizer, "schedule": Schedule, "precision": Precision}.items():
-            if (value := getattr(self, name)) not in get_args(known):
-                mistakes.append(f"{name} is {value!r}; {nearest(str(value), get_args(known))}")
-        if mistakes:
-            raise UsageError("training: " + "; ".join(mistakes))
-
-
-@dataclass(frozen=True)
-class EpochRecord:
-    """What one epoch brought; a line of the log."""
-
-    epoch: int
-    step: int
-    learning_rate: float
-    mean_batch_loss: float
-    training_loss: float
-    validation_loss: float
-    events_per_second: float
-    seconds: float
-    further: dict[str, float] = field(default_factory=dict)
-
-
-class Task(ABC):
-    """What is trained: a network, its data on its device, and its losses.
-
-    On CUDA the training step is captured as a graph: :meth:`training_loss` must not synchronise, nor let control
-    flow depend on data.
-
-    With several processes :meth:`training_loss` sees a part of the batch in each; apart from dropout, random numbers
-    that belong to an event are best drawn in :meth:`start_epoch`, which does the same in all of them.
-    """
-
-    network: nn.Module
-    n_train: int
-    #: Whether several processes each take a part of a batch; otherwise each trains with the whole of it.
-    shares_batches: ClassVar[bool] = True
-    #: What the data and the settings of the network are; parts of one run share it.
-    identity: str
-
-    @abstractmethod
-    def to(self, device: torch.device) -> None:
-        """Move network and data."""
-
-    @abstractmethod
-    def training_loss(self, index: Tensor) -> Tensor:
-        """Mean loss of the training events at ``index`` (batch,), with a gradient."""
-
-    @abstractmethod
-    def evaluate(self) -> dict[str, float]:
-        """At least ``training_loss`` and ``validation_loss``, without dropout, on samples of equal size."""
-
-    def fingerprint(self) -> str:
-        """Changes when the data or the network's settings change."""
-        return hashlib.sha256(self.identity.encode()).hexdigest()[:16]
-
-    def start_training(self) -> None:  # noqa: B027 (most tasks have nothing to do here)
-        """Prepare what depends on the initial network, once before the first epoch."""
-
-    def start_epoch(self) -> None:  # noqa: B027
-        """Draw what an epoch needs; tensors that :meth:`training_loss` reads must be changed in place."""
-
-    def end_epoch(self) -> None:  # noqa: B027
-        """Do what is due after each epoch, before it is evaluated."""
-
-
-class Reporter:
-    """Hears of progress, of several processes in the first alone; the default is silent."""
-
-    def epoch_started(self, epoch: int, n_steps: int) -> None: ...
-
-    def step_done(self) -> None: ...
-
-    def epoch_done(self, record: EpochRecord) -> None: ...
+#: Matrix products are slow with numbers that do not start at a multiple of so many.
+_ALIGNED = 16
 
 
 def train(
@@ -168,10 +45,10 @@ def train(
     run_folder: Path | None = None,
     reporter: Reporter | None = None,
 ) -> list[EpochRecord]:
-    """Train ``task.network`` in place, leaving it with its best validation weights, and return the history.
+    """Train ``task.network`` in place, leave it with its best validation parameters, and return the history.
 
-    With a ``run_folder`` every epoch is logged there (``log.jsonl``) and checkpointed, and a run that is found there
-    is continued.
+    With a ``run_folder`` every epoch is logged there (``log.jsonl``) and checkpointed, and an earlier run in it is
+    continued.
 
     Raises
     ------
@@ -179,20 +56,21 @@ def train(
         If the loss becomes NaN or infinite, the folder holds a run with other settings or data, or the processes that
         train together have different ones.
     """
+    if task.n_train < 1:
+        raise UsageError("no events to train on; expected at least one")
     processes = join_processes(pick_device(settings.device))
-    device = processes.device
     reporter = reporter if reporter and processes.rank == 0 else Reporter()
     set_determinism(settings.deterministic)
     torch.backends.cuda.matmul.allow_tf32 = settings.precision != "float32"
     torch.manual_seed(derive_seed(settings.seed, "start"))
-    task.to(device)
+    task.to(processes.device)
     run = _Run(task, settings, processes, run_folder)
     if not run.resume():
         with torch.no_grad():
             task.start_training()
     processes.check_same(json.dumps([run.identity(), len(run.history)]))
     processes.copy_first(task.network.state_dict().values())
-    while run.stopped_because is None and len(run.history) < settings.max_epochs:
+    while len(run.history) < settings.max_epochs and not settings.reason_to_stop(run.history):
         run.epoch(reporter)
         reporter.epoch_done(run.history[-1])
         run.save()
@@ -202,42 +80,27 @@ def train(
     return run.history
 
 
-def derive_seed(*parts: object) -> int:
-    """One seed from several words and numbers.
-
-    >>> derive_seed(1, "epoch", 2) == derive_seed(1, "epoch", 2) != derive_seed(1, "epoch", 3)
-    True
-    """
-    words = [int.from_bytes(str(part).encode(), "little") for part in parts]
-    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
 class _Run:
-    """The state of a training between epochs."""
+    """State of a training between epochs."""
 
     def __init__(self, task: Task, settings: TrainingSettings, processes: Processes, folder: Path | None) -> None:
-        if task.n_train < 1:
-            raise UsageError("there are no events to train on")
         self.task, self.settings, self.processes, self.folder = task, settings, processes, folder
-        self.sharing = processes if task.shares_batches else Processes(device=processes.device)
-        self.device = device = processes.device
+        self.device = processes.device
+        self.sharing = processes if task.shares_batches else Processes(device=self.device)
         self.batch_size = min(settings.batch_size, task.n_train)
         if self.batch_size < self.sharing.size:
             raise UsageError(f"a batch of {self.batch_size} events cannot be shared by {self.sharing.size} processes")
-        self.stopping = EarlyStopping(settings.min_improvement, settings.patience, settings.divergence)
-        self.plateau = Plateau(settings.learning_rate)
         self.history: list[EpochRecord] = []
         self.best = _copy(task.network)
-        self.stopped_because: str | None = None
-        self.parameters = FlatParameters(task.network)
-        self.optimizer = _optimizer(self.parameters.vector, settings, device)
-        self.step: Callable[[Tensor], None] = self._plain_step
-        self.n_plain_steps = 0
-        self.loss_sum = torch.zeros((), device=device)
+        self.parameters = _FlatParameters(task.network)
+        self.optimizer = self._new_optimizer()
+        self.step: Callable[[Tensor], None] = self._step
+        self.n_steps = 0
+        self.loss_sum = torch.zeros((), device=self.device)
         self.fingerprint = task.fingerprint()
 
     def epoch(self, reporter: Reporter) -> None:
-        settings, epoch = self.settings, len(self.history)
+        settings, epoch, network = self.settings, len(self.history), self.task.network
         torch.manual_seed(derive_seed(settings.seed, "epoch", epoch))
         order = torch.randperm(self.task.n_train).to(self.device)
         self.task.start_epoch()
@@ -247,34 +110,29 @@ class _Run:
         # An incomplete last batch is left out; another one every epoch, since the order is drawn anew.
         n_steps = self.task.n_train // self.batch_size
         reporter.epoch_started(epoch, n_steps)
-        self.task.network.train()
+        network.train()
         self.loss_sum.zero_()
-        started = time.perf_counter()
+        started, rate = time.perf_counter(), 0.0
         for i in range(n_steps):
-            self._set_rate(epoch * n_steps + i)
+            rate = self._set_rate(settings.rate_at(epoch * n_steps + i, n_steps, self.history))
             self.step(order[i * self.batch_size : (i + 1) * self.batch_size])
             reporter.step_done()
         mean_batch_loss = float(self.loss_sum) / n_steps  # waits for the device
         seconds = time.perf_counter() - started
-        torch.manual_seed(derive_seed(settings.seed, "evaluation"))
-        self.processes.copy_first(self.task.network.state_dict().values())
-        with torch.no_grad(), self._autocast():
-            self.task.end_epoch()
-            self.task.network.eval()
-            measured = self._measured_by_first()
+        measured = self._evaluate()
         if not all(map(math.isfinite, (mean_batch_loss, *measured.values()))):
             raise TrainingError(
-                f"the loss became NaN or infinite in epoch {epoch + 1}, at a learning rate of {self._rate():.3g}; "
+                f"the loss became NaN or infinite in epoch {epoch + 1}, at a learning rate of {rate:.3g}; "
                 "lower the learning rate or clip the gradient"
             )
         training_loss, validation_loss = measured.pop("training_loss"), measured.pop("validation_loss")
         if validation_loss < min((record.validation_loss for record in self.history), default=math.inf):
-            self.best = _copy(self.task.network)
+            self.best = _copy(network)
         self.history.append(
             EpochRecord(
                 epoch=epoch + 1,
                 step=(epoch + 1) * n_steps,
-                learning_rate=self._rate(),
+                learning_rate=rate,
                 mean_batch_loss=mean_batch_loss,
                 training_loss=training_loss,
                 validation_loss=validation_loss,
@@ -283,27 +141,29 @@ class _Run:
                 further=measured,
             )
         )
-        self.stopped_because = self.stopping.update(training_loss, validation_loss)
-        self.plateau.update(validation_loss)
 
-    def _measured_by_first(self) -> dict[str, float]:
-        """What the first process measures, so that all decide alike."""
-        measured = self.task.evaluate()
+    def _evaluate(self) -> dict[str, float]:
+        """Losses of the first process, so that all decide alike."""
+        torch.manual_seed(derive_seed(self.settings.seed, "evaluation"))
+        self.processes.copy_first(self.task.network.state_dict().values())
+        self.task.network.eval()
+        with torch.no_grad(), self._autocast():
+            measured = self.task.evaluate()
         values = torch.tensor(list(measured.values()), dtype=torch.float64, device=self.device)
         self.processes.copy_first([values])
         return dict(zip(measured, values.tolist(), strict=True))
 
-    def _plain_step(self, index: Tensor) -> None:
-        # Several processes do plain steps: a graph would have to hold their messages too.
+    def _step(self, index: Tensor) -> None:
+        # Several processes never capture: a graph would have to hold their messages too.
         if self.device.type == "cuda" and self.sharing.size == 1:
-            self.n_plain_steps += 1
-            if self.n_plain_steps > _STEPS_BEFORE_CAPTURE:
-                self.step = self._capture_step(index)
+            self.n_steps += 1
+            if self.n_steps > _STEPS_BEFORE_CAPTURE:
+                self.step = self._captured(index)
                 self.step(index)
                 return
-        self._optimise(index)
+        self._optimize(index)
 
-    def _optimise(self, index: Tensor) -> None:
+    def _optimize(self, index: Tensor) -> None:
         self.parameters.forget_gradients()
         part = self.sharing.part(index)
         with self._autocast():
@@ -317,13 +177,13 @@ class _Run:
         self.optimizer.step()
         self.loss_sum += batch_loss
 
-    def _capture_step(self, index: Tensor) -> Callable[[Tensor], None]:
+    def _captured(self, index: Tensor) -> Callable[[Tensor], None]:
         """Record one step as a CUDA graph: replaying it costs one launch instead of hundreds."""
         static_index = index.clone()
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         with torch.cuda.graph(graph):
-            self._optimise(static_index)
+            self._optimize(static_index)
 
         def replay(new_index: Tensor) -> None:
             static_index.copy_(new_index)
@@ -335,24 +195,19 @@ class _Run:
         is_bf16 = self.device.type == "cuda" and self.settings.precision == "bf16"
         return torch.autocast("cuda", torch.bfloat16) if is_bf16 else nullcontext()
 
-    def _set_rate(self, step: int) -> None:
-        settings = self.settings
-        if settings.schedule in ("warmup-cosine", "cosine"):
-            warmup_steps, total_steps = settings.warmup_steps, settings.total_steps
-            if settings.schedule == "cosine":
-                total_steps = settings.max_epochs * (self.task.n_train // self.batch_size)
-                warmup_steps = int(WARMUP_SHARE * total_steps)
-            rate = warmup_cosine(step, peak=settings.learning_rate, warmup_steps=warmup_steps, total_steps=total_steps)
-        else:
-            rate = self.plateau.rate if settings.schedule == "plateau" else settings.learning_rate
-        for group in self.optimizer.param_groups:
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(rate)
-            else:
-                group["lr"] = rate
+    def _new_optimizer(self) -> torch.optim.Optimizer:
+        is_cuda = self.device.type == "cuda"
+        # In a CUDA graph the rate must be a tensor, or the captured value would be replayed for ever.
+        rate: Any = self.settings.learning_rate
+        rate = torch.tensor(rate, device=self.device) if is_cuda else rate
+        if self.settings.optimizer == "radam":
+            return torch.optim.RAdam([self.parameters.vector], lr=rate, capturable=is_cuda, foreach=True)
+        return torch.optim.Adam([self.parameters.vector], lr=rate, capturable=is_cuda, fused=True)
 
-    def _rate(self) -> float:
-        return float(self.optimizer.param_groups[0]["lr"])
+    def _set_rate(self, rate: float) -> float:
+        (group,) = self.optimizer.param_groups
+        group["lr"] = group["lr"].fill_(rate) if isinstance(group["lr"], Tensor) else rate
+        return float(group["lr"])
 
     def identity(self) -> dict[str, Any]:
         """What must not differ between the parts of one run; the device, the processes and mostly the length may."""
@@ -363,46 +218,55 @@ class _Run:
     def save(self) -> None:
         if self.folder is None or self.processes.rank:
             return
-        state: dict[str, Any] = {
-            "identity": self.identity(),
-            "history": [asdict(record) for record in self.history],
-            "stopping": asdict(self.stopping),
-            "plateau": asdict(self.plateau),
-            "stopped_because": self.stopped_because,
-        }
-        write_checkpoint(self.folder, network=self.task.network, best=self.best, optimizer=self.optimizer, state=state)
+        history = [asdict(record) for record in self.history]
+        state = {"identity": self.identity(), "history": history}
+        Checkpoint.of(self.task.network, self.optimizer, self.best, state).write(self.folder)
         with atomic_path(self.folder / LOG) as path:
-            path.write_text("".join(json.dumps(record) + "\n" for record in state["history"]))
+            path.write_text("".join(json.dumps(record) + "\n" for record in history))
 
     def resume(self) -> bool:
-        if self.folder is None:
+        checkpoint = None if self.folder is None else Checkpoint.read(self.folder, self.device)
+        if checkpoint is None:
             return False
-        found = read_checkpoint(self.folder, self.device)
-        if found is None:
-            return False
-        mine, theirs, state = self.identity(), found.state["identity"], found.state
-        if mine != theirs:
-            changes = [f"{key} {theirs.get(key)!r} -> {mine[key]!r}" for key in mine if mine[key] != theirs.get(key)]
+        new, old = self.identity(), checkpoint.state["identity"]
+        if changes := [f"{key} {old.get(key)!r} -> {new[key]!r}" for key in new if new[key] != old.get(key)]:
             raise TrainingError(
                 f"{self.folder} holds a run with other settings ({'; '.join(changes)}): "
                 "use another folder, or remove this one to start again"
             )
-        found.restore(self.task.network, self.optimizer)
-        self.best = found.best
-        self.history = [EpochRecord(**record) for record in state["history"]]
-        self.stopping = EarlyStopping(**state["stopping"])
-        self.plateau = Plateau(**state["plateau"])
-        self.stopped_because = state["stopped_because"]
+        checkpoint.restore(self.task.network, self.optimizer)
+        self.best = checkpoint.best
+        self.history = [EpochRecord(**record) for record in checkpoint.state["history"]]
         return True
 
 
-def _optimizer(parameters: Tensor, settings: TrainingSettings, device: torch.device) -> torch.optim.Optimizer:
-    is_cuda = device.type == "cuda"
-    # In a CUDA graph the rate must be a tensor, or the captured value would be replayed for ever.
-    rate: Any = torch.tensor(settings.learning_rate, device=device) if is_cuda else settings.learning_rate
-    if settings.optimizer == "radam":
-        return torch.optim.RAdam([parameters], lr=rate, capturable=is_cuda, foreach=True)
-    return torch.optim.Adam([parameters], lr=rate, capturable=is_cuda, fused=True)
+class _FlatParameters:
+    """Trained parameters of a network, moved into one vector, so that an optimizer needs few operations."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+        sizes = [-(-parameter.numel() // _ALIGNED) * _ALIGNED for parameter in self.parameters]
+        self.vector = nn.Parameter(torch.zeros(sum(sizes), device=self.parameters[0].device))
+        self.vector.grad = torch.zeros_like(self.vector)
+        for parameter, place in zip(self.parameters, torch.split(self.vector.detach(), sizes), strict=True):
+            place = place[: parameter.numel()].view_as(parameter)
+            parameter.data = place.copy_(parameter.detach())
+        self.gaps = [self.vector.new_zeros(size - p.numel()) for size, p in zip(sizes, self.parameters, strict=True)]
+
+    def forget_gradients(self) -> None:
+        """Let the next gradients be those of one loss alone."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def gather(self) -> Tensor:
+        """Copy the gradients of the parameters into that of the vector, 0 where the loss does not depend on one."""
+        parts = []
+        for parameter, gap in zip(self.parameters, self.gaps, strict=True):
+            gradient = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
+            parts += [gradient.flatten(), gap]
+        assert self.vector.grad is not None
+        torch.cat(parts, out=self.vector.grad)
+        return self.vector.grad
 
 
 def _copy(network: nn.Module) -> dict[str, Tensor]:

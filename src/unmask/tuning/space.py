@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from unmask.networks.positional_encoding import POSITIONS
+from unmask.networks.transformer import POSITIONS
 from unmask.workflow.settings import nested
 
 if TYPE_CHECKING:

@@ -99,11 +99,7 @@ class Scoring:
     @property
     def can_explain(self) -> bool:
         """Whether the detector explains its scores."""
-        try:
-            self.detector.explain(EventSet.empty())
-        except UsageError:
-            return False
-        return True
+        return self.detector.can_explain
 
     def origin(self) -> dict[str, Json]:
         """Provenance of scores: the detector and how it scores."""
@@ -128,7 +124,9 @@ class Scoring:
         def scored() -> Iterator[Scores]:
             nonlocal n_trained_on
             for some in events:
-                scores = detector.scores(some, how=self.how, with_token_losses=self.token_losses, device=self.device)
+                scores = detector.scores(
+                    some, reduction=self.how, with_token_losses=self.token_losses, device=self.device
+                )
                 most.add(some, scores.score)
                 n_trained_on += scores.n_trained_on
                 yield scores
@@ -144,7 +142,7 @@ class Scoring:
 
 def _settings(detector: Detector) -> dict[str, Json]:
     """Settings of a detector and its tokenizer, so that scores tell what made them without the model."""
-    tokenizer = getattr(detector, "tokenizer", None)
+    tokenizer = detector.tokenizer
     of_tokenizer = {"tokenizer": {"kind": tokenizer.kind, "settings": tokenizer.settings()}} if tokenizer else {}
     return {"settings": detector.settings(), **of_tokenizer, "fitted_on": detector.fitted_on_}
 

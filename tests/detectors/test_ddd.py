@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from unmask import load_sample
-from unmask.detectors.distorter import Distorter, Strengths
+from unmask.detectors.ddd import Distorter, Strengths
 from unmask.detectors.momenta import log_mass_factor
 from unmask.errors import UsageError
 from unmask.events.objects import MET_TYPE, OBJECTS
@@ -73,14 +73,14 @@ def test_removing_leaves_a_part_of_the_event(events: EventTensors) -> None:
         assert {tuple(row) for row in fewer.kinematics[i].tolist()} <= mine | {(0.0, 0.0, 0.0, 0.0)}
 
 
-def test_renaming_changes_types_and_not_directions(events: EventTensors) -> None:
-    renamed = distorted(events, retag=0.2)
-    torch.testing.assert_close(n_objects(renamed), n_objects(events))
+def test_retagging_changes_types_and_not_directions(events: EventTensors) -> None:
+    retagged = distorted(events, retag=0.2)
+    torch.testing.assert_close(n_objects(retagged), n_objects(events))
     n_changed = sum(
-        ((renamed.types == tag).sum(1) != (events.types == tag).sum(1)).float().mean() for tag in range(1, 8)
+        ((retagged.types == tag).sum(1) != (events.types == tag).sum(1)).float().mean() for tag in range(1, 8)
     )
     assert n_changed > 1.5  # types of an event whose number has changed
-    for old, new in zip(events.kinematics[:100, 1:, PHI], renamed.kinematics[:100, 1:, PHI], strict=True):
+    for old, new in zip(events.kinematics[:100, 1:, PHI], retagged.kinematics[:100, 1:, PHI], strict=True):
         torch.testing.assert_close(old.sort().values, new.sort().values)
 
 

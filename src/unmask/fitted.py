@@ -1,0 +1,239 @@
+"""Fitted tokenizers and detectors: their kinds, settings, and how they are saved and loaded.
+
+Nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, is_dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from unmask.artifacts import Artifact, Json, load_artifact, provenance, save_artifact
+from unmask.errors import ArtifactError, NotFittedError, UsageError, nearest
+from unmask.events.event_set import SIGNAL, EventSet
+from unmask.events.schema import EventSchema
+
+#: Kind -> module and class, imported when needed.
+TOKENIZERS = {
+    "lookup-table": ("unmask.tokenizers.lookup_table", "LookupTableTokenizer"),
+    "vqvae": ("unmask.tokenizers.vqvae", "VQVAETokenizer"),
+}
+DETECTORS = {
+    "contrast": ("unmask.detectors.contrast", "ContrastDetector"),
+    "masked-token": ("unmask.detectors.masked_token", "MaskedTokenDetector"),
+    "ddd": ("unmask.detectors.ddd", "DDDDetector"),
+    "deep-svdd": ("unmask.detectors.deep_svdd", "DeepSVDDDetector"),
+    "drocc": ("unmask.detectors.drocc", "DROCCDetector"),
+    "trivial": ("unmask.detectors.trivial", "TrivialDetector"),
+}
+KINDS = TOKENIZERS | DETECTORS
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """Results of one epoch; a line of the log."""
+
+    epoch: int
+    step: int
+    learning_rate: float
+    mean_batch_loss: float
+    training_loss: float
+    validation_loss: float
+    events_per_second: float
+    seconds: float
+    further: dict[str, float] = field(default_factory=dict)
+
+
+class Reporter:
+    """Receives the progress of a training, of several processes in the first alone; this one ignores it."""
+
+    def epoch_started(self, epoch: int, n_steps: int) -> None: ...
+
+    def step_done(self) -> None: ...
+
+    def epoch_done(self, record: EpochRecord) -> None: ...
+
+
+class Fitted(ABC):
+    """A tokenizer or detector, with the conventions of scikit-learn.
+
+    Constructors only store their arguments, :meth:`check` validates them, and attributes set by ``fit`` end in ``_``.
+    """
+
+    #: Name in the manifest and in the tables above.
+    kind: ClassVar[str]
+    #: Arguments that are fitted themselves and saved in folders of their own.
+    parts: ClassVar[tuple[str, ...]] = ()
+    #: Arguments that are no settings, since another one holds what they say.
+    shorthands: ClassVar[tuple[str, ...]] = ()
+
+    #: Numbers, files and processes of the training and validation events; None before ``fit``.
+    fitted_on_: dict[str, Json] | None = None
+    #: Known object types and maximum number of objects of events.
+    schema_: EventSchema = EventSchema()
+    #: Record of each epoch; None without a network.
+    history_: list[EpochRecord] | None = None
+
+    @property
+    def max_epochs(self) -> int:
+        """Maximum epochs of the training; 0 without a network."""
+        return 0
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of parameters of the network; 0 without one."""
+        return 0
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Arguments of the constructor by name; with ``deep`` also those of parts, as in ``tokenizer__n_bins``."""
+        values = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        inner = {name: value.get_params() for name, value in values.items() if deep and isinstance(value, Fitted)}
+        return values | {f"{part}__{name}": value for part, table in inner.items() for name, value in table.items()}
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Change arguments of the constructor; those of a part as ``tokenizer__n_bins``."""
+        for name, value in parameters.items():
+            part, is_nested, inner = name.partition("__")
+            if part not in (known := self.get_params(deep=False)) or (is_nested and part not in self.parts):
+                raise UsageError(f"{type(self).__name__} has no parameter {name!r}; {nearest(part, known)}")
+            if is_nested:
+                known[part].set_params(**{inner: value})
+            else:
+                setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = {name: each.default for name, each in inspect.signature(type(self)).parameters.items()}
+        values = {name: value for name, value in self.get_params(deep=False).items() if value is not defaults[name]}
+        arguments = ", ".join(f"{name}={value!r}" for name, value in values.items() if value != defaults[name])
+        n_events = self.fitted_on_ and self.fitted_on_["train"]["n_events"]
+        state = "not fitted" if self.fitted_on_ is None else f"fitted on {n_events:,} events"
+        return f"<{type(self).__name__}({arguments}), {state}>"
+
+    def check(self) -> None:  # noqa: B027 (some accept any argument)
+        """Validate the arguments of the constructor.
+
+        Raises
+        ------
+        UsageError
+            If they cannot be used.
+        """
+
+    def check_fitted(self) -> None:
+        """Raise NotFittedError before ``fit`` or ``load``."""
+        if self.fitted_on_ is None:
+            raise NotFittedError(f"this {self.kind} has not been fitted; call fit(train, validation) or load it first")
+
+    def settings(self) -> dict[str, Json]:
+        """Arguments of the constructor, parts apart, as JSON can hold them."""
+        values = self.get_params(deep=False)
+        return {name: _json(value) for name, value in values.items() if name not in (*self.parts, *self.shorthands)}
+
+    def start_fit(self, train: EventSet, validation: EventSet | None) -> dict[str, Json]:
+        """Validate arguments and events, and return the value for ``fitted_on_`` after the fit."""
+        self.check()
+        given = {name: events for name, events in (("train", train), ("validation", validation)) if events is not None}
+        for events in given.values():
+            check_background(events)
+        self.schema_ = EventSchema.of(*given.values())
+        return {
+            name: {
+                "n_events": len(events),
+                "n_objects": int(events.n_objects.sum()),
+                "files": events.file_names.counts(),
+                "processes": events.process_names.counts(),
+            }
+            for name, events in given.items()
+        }
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Everything learned, by name."""
+        return {}
+
+    def metadata(self) -> dict[str, Json]:
+        """Record of the fit for the manifest."""
+        history = [asdict(record) for record in self.history_ or []]
+        return {"fitted_on": self.fitted_on_, "events": asdict(self.schema_), "history": history}
+
+    def restore(self, arrays: dict[str, npt.NDArray[Any]], metadata: dict[str, Json]) -> None:  # noqa: ARG002
+        """Restore what :meth:`arrays` and :meth:`metadata` returned."""
+        self.schema_ = EventSchema.from_json(metadata["events"])
+        self.fitted_on_ = metadata["fitted_on"]
+        self.history_ = [EpochRecord(**record) for record in metadata["history"]] or None
+
+    def save(self, folder: str | Path) -> None:
+        """Write to a folder of its own."""
+        self.check_fitted()
+        artifact = Artifact(self.kind, self.settings(), self.arrays(), provenance(**self.metadata()))
+        save_artifact(folder, artifact, parts={name: getattr(self, name).save for name in self.parts})
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Load what :meth:`save` wrote; see :func:`load`."""
+        loaded: Self = load(folder, (cls.kind,))
+        return loaded
+
+
+def class_of(kind: str) -> type[Any]:
+    """Class of a kind in ``KINDS``."""
+    module, name = KINDS[kind]
+    found: type[Any] = getattr(import_module(module), name)
+    return found
+
+
+def load(folder: str | Path, kinds: Iterable[str] = tuple(KINDS)) -> Any:
+    """Load a tokenizer or detector of one of these kinds.
+
+    Raises
+    ------
+    ArtifactError
+        If the folder is missing, of another kind or version, damaged or changed by hand.
+    """
+    artifact = load_artifact(folder)
+    if artifact.kind not in kinds:
+        raise ArtifactError(f"holds a {artifact.kind}; expected {', '.join(kinds)}", path=folder)
+    chosen = class_of(artifact.kind)
+    defaults = {name: each.default for name, each in inspect.signature(chosen).parameters.items()}
+    try:
+        arguments = {
+            name: type(defaults[name])(**value) if is_dataclass(defaults.get(name)) else value
+            for name, value in artifact.settings.items()
+        }
+        made = chosen(**arguments, **{part: load(Path(folder) / part) for part in chosen.parts})
+        made.check()
+        made.restore(artifact.arrays, artifact.provenance)
+    except (TypeError, KeyError, ValueError, RuntimeError) as error:
+        if isinstance(error, ArtifactError):
+            raise
+        text = " ".join(str(error).split())
+        raise ArtifactError(f"does not hold a whole {artifact.kind} ({text}); fit it again", path=folder) from None
+    return made
+
+
+def check_background(events: EventSet) -> None:
+    """Refuse signal: nothing that is fitted may see it before the test."""
+    n_signal = int(np.count_nonzero(events.label == SIGNAL))
+    if n_signal:
+        raise UsageError(
+            f"{n_signal:,} of {len(events):,} events are labelled signal; expected background only. "
+            "Keep all signal for the test"
+        )
+
+
+def _json(value: Any) -> Json:
+    """Settings as JSON can hold them."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, Mapping):
+        return {key: _json(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_json(each) for each in value]
+    return value.item() if isinstance(value, np.generic) else value
