@@ -16,8 +16,7 @@ from unmask.detectors.contrast import ContrastDetector
 from unmask.errors import UsageError
 from unmask.evaluation.metrics import roc_auc
 from unmask.events.event_set import EventSet
-from unmask.io.parquet import EventsWriter
-from unmask.study.results import write_configuration_figures
+from unmask.study.results import write_detector_figures
 from unmask.training import TrainingSettings
 from unmask.workflow.settings import load_settings
 
@@ -157,10 +156,7 @@ def test_altered_copies_are_drawn_beside_background(
     assert copies.n_objects.min() >= parts[2].n_objects.min()
     assert copies.met_mev.mean() > parts[2].met_mev.mean()
     assert copies.n_objects.mean() > parts[2].n_objects.mean()
-    detector.save(tmp_path / "model")
-    with EventsWriter(tmp_path / "test.parquet") as writer:
-        writer.write(parts[2])
-    write_configuration_figures(tmp_path / "figures", tmp_path / "model", [tmp_path / "test.parquet"])
+    write_detector_figures(tmp_path / "figures", "model", detector, parts[2], "plain")
     drawn = (tmp_path / "figures" / "altered-copies-beside-background.svg").read_text()
     assert f"altered copies ({len(copies):,})" in drawn
 

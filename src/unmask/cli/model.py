@@ -39,7 +39,6 @@ def train(
     """
     from unmask.artifacts import check_can_save
     from unmask.cli.progress import training_line
-    from unmask.detectors.network import NetworkDetector
     from unmask.tokenizers import load_tokenizer
     from unmask.training.distributed import wait_for_all
     from unmask.workflow.fit import fit_detector
@@ -62,8 +61,7 @@ def train(
         detector.save(out)
     wait_for_all()
     result = f"{len(events):,} events"
-    if isinstance(detector, NetworkDetector):
-        history = detector.history_
+    if history := detector.history_:
         best, seconds = min(record.validation_loss for record in history), sum(record.seconds for record in history)
         result = (
             f"{len(history)} epochs in {seconds:,.0f} s, best validation loss {best:.4f}, "
@@ -154,10 +152,7 @@ def _report(outcomes: list[Outcome], out: Path) -> None:
 
 def list_() -> None:
     """List presets, tokenizers and detectors, one per line."""
-    from unmask.detectors import KINDS as DETECTORS
-    from unmask.detectors import detector_class
-    from unmask.tokenizers import KINDS as TOKENIZERS
-    from unmask.tokenizers import tokenizer_class
+    from unmask.fitted import DETECTORS, TOKENIZERS, class_of
     from unmask.workflow.settings import load_settings, preset_names
 
     def first_line(thing: type[object]) -> str:
@@ -165,8 +160,8 @@ def list_() -> None:
 
     lists = {
         "presets": {name: load_settings(name).description for name in preset_names()},
-        "tokenizers": {kind: first_line(tokenizer_class(kind)) for kind in TOKENIZERS},
-        "detectors": {kind: first_line(detector_class(kind)) for kind in DETECTORS},
+        "tokenizers": {kind: first_line(class_of(kind)) for kind in TOKENIZERS},
+        "detectors": {kind: first_line(class_of(kind)) for kind in DETECTORS},
     }
     width = max(len(name) for entries in lists.values() for name in entries)
     for title, entries in lists.items():

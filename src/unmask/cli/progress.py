@@ -7,16 +7,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from unmask.cli.console import err, note, progress_bar
 from unmask.errors import MissingExtraError, UnmaskError
+from unmask.fitted import EpochRecord, Reporter
 from unmask.study.stages import Stage, StudyReporter
 
 if TYPE_CHECKING:
-    from unmask.training import EpochRecord, Reporter
     from unmask.workflow.fit import Watch
 
 #: Steps between two looks at the clock.
@@ -25,7 +25,7 @@ _STEPS_PER_UPDATE = 10
 _SECONDS_PER_LINE = 60
 
 
-class TrainingLine:
+class TrainingLine(Reporter):
     """Shows the progress of a training; use as a context manager."""
 
     def __init__(self, title: str, max_epochs: int, tensorboard: Path | None = None) -> None:
@@ -80,9 +80,7 @@ class TrainingLine:
 
 def training_line(tensorboard: Path | None = None) -> Watch:
     """Make what shows a training by its title and its epochs at most."""
-    return lambda title, max_epochs: cast(
-        "AbstractContextManager[Reporter]", TrainingLine(title, max_epochs, tensorboard)
-    )
+    return lambda title, max_epochs: TrainingLine(title, max_epochs, tensorboard)
 
 
 def _open_board(folder: Path) -> Any:

@@ -94,7 +94,6 @@ def show_(
     from unmask.report.style import write_drawings
     from unmask.study.token_drawings import token_drawings
     from unmask.tokenizers import load_tokenizer
-    from unmask.tokenizers.lookup_table import LookupTableTokenizer
     from unmask.workflow.sources import Sources
 
     if bool(figures) > bool(events) or (json and events):
@@ -107,11 +106,10 @@ def show_(
         show_json(known | {"tokens": dict(meanings)})
         return
     if not token:
-        if isinstance(fitted, LookupTableTokenizer):
-            rows = [(b.variable, str(b.number), _limit(b.low), _limit(b.high), b.unit) for b in fitted.bins_table()]
+        if bins := fitted.bins_table():
+            rows = [(b.variable, str(b.number), _limit(b.low), _limit(b.high), b.unit) for b in bins]
             show_table("bins", ("variable", "bin", "from", "to", "unit"), rows)
-        else:
-            _show_report(fitted)
+        _show_report(fitted)
     show_table(f"tokens (of {fitted.n_codes:,})", ("token", "meaning"), meanings)
     if events:
         drawings = token_drawings(fitted, Sources(events).stream(bar=progress_bar))
@@ -124,7 +122,6 @@ def _limit(value: float | None) -> str:
 
 
 def _show_report(tokenizer: Tokenizer) -> None:
-    report: dict[str, float] = getattr(tokenizer, "validation_report_", {})
-    if report:
+    if report := tokenizer.validation_report_:
         rows = [(name.replace("_", " "), f"{value:.4g}") for name, value in report.items()]
         show_table("on the validation events", ("variable", "value"), rows)

@@ -105,7 +105,7 @@ class Detector(Fitted):
         if with_token_losses and not self.has_token_losses:
             raise UsageError(f"a {self.kind} detector has one score and no token losses; leave them out")
 
-    def origin_of_scores(self, model: str, reduction: str | None = None) -> dict[str, Json]:
+    def origin_of_scores(self, model: str | None, reduction: str | None = None) -> dict[str, Json]:
         """Record for a file of scores: the hash of the ``model``'s manifest, its kind, and its score."""
         return {"model": model, "detector": self.kind, "score": reduction or self.settings().get("score")}
 

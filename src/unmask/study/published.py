@@ -9,8 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from unmask.detectors import KINDS as DETECTORS
 from unmask.errors import BadDataError, UsageError, closest, nearest
+from unmask.fitted import DETECTORS
 from unmask.io.sample import STUDIES, sample_path
 from unmask.workflow.settings import GROUPS, Settings, checked_arguments, load_settings, merged, preset_names, read_toml
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from unmask.artifacts import atomic_path
 from unmask.detectors import Detector
-from unmask.detectors.contrast import ContrastDetector
-from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.evaluation.evaluate import AUC, EPS_S, Evaluation
 from unmask.evaluation.table import Table
 from unmask.events.event_set import BACKGROUND, SIGNAL, EventSet, concatenate_events
@@ -23,7 +21,6 @@ from unmask.scores.score_table import Scores
 from unmask.study.published import Study
 from unmask.study.tables import published_notes, study_tables
 from unmask.study.token_drawings import token_drawings, token_types
-from unmask.tokenizers.base import Tokenizer
 
 #: The main tables of a study, as the terminal shows them.
 SUMMARY = "summary.txt"
@@ -55,25 +52,22 @@ def write_results(
 
 def write_detector_figures(folder: Path, name: str, detector: Detector, events: EventSet, style: Style) -> None:
     """Draw the training of a detector and its tokenizer, and the use of its tokens by test events."""
-    tokenizer = getattr(detector, "tokenizer", None)
-    histories = {
-        "tokenizer-training": getattr(tokenizer, "history_", None),
-        "training": getattr(detector, "history_", None),
-    }
+    tokenizer = detector.tokenizer
+    histories = {"tokenizer-training": tokenizer.history_ if tokenizer else None, "training": detector.history_}
     drawings = {
         file: draw_training(history, title=f"{name}: {file}", style=style)
         for file, history in histories.items()
         if history
     }
-    if isinstance(tokenizer, Tokenizer):
+    if tokenizer:
         drawings |= token_drawings(tokenizer, [events], style=style)
-    if isinstance(detector, MaskedTokenDetector):
-        some = events[:: -(-len(events) // MAX_DRAWN_EVENTS)]
-        loss, types = detector.token_losses(some), token_types(detector.tokenizer, some)
+    some = events[:: -(-len(events) // MAX_DRAWN_EVENTS)]
+    if tokenizer and (loss := detector.token_losses(some)) is not None:
+        types = token_types(tokenizer, some)
         drawings["type-losses"] = draw_type_losses(loss, types, some.label == SIGNAL, some.weight, style=style)
-    if isinstance(detector, ContrastDetector):
-        background = events[events.label == BACKGROUND]
-        both = concatenate_events([background, detector.altered_copies(background).with_label(SIGNAL)])
+    background = events[events.label == BACKGROUND]
+    if (copies := detector.altered_copies(background)) is not None:
+        both = concatenate_events([background, copies.with_label(SIGNAL)])
         drawings["altered-copies-beside-background"] = draw_events(both, signal="altered copies", style=style)
     with atomic_path(folder) as scratch:
         scratch.mkdir()

@@ -27,7 +27,7 @@ from unmask.workflow.fit import unwatched
 from unmask.workflow.sources import no_bar
 
 if TYPE_CHECKING:
-    from unmask.training import Reporter
+    from unmask.fitted import Reporter
 
 RECORDS = "stages"
 _HASHES = "hashes.json"

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from unmask.detectors import load_detector
-from unmask.detectors.network import NetworkDetector
 from unmask.evaluation.evaluate import AUC, EPS_S, MAIN, Evaluation
 from unmask.evaluation.table import Cell, Row, Table
 from unmask.evaluation.untrained import FISHER
 from unmask.study.published import Study
-from unmask.tokenizers.vqvae import VQVAETokenizer
-from unmask.training import EpochRecord
 
 CAVEAT = "published: what the paper reports, for other simulated events; compare methods, not these numbers with those"
 
@@ -54,17 +51,10 @@ def cost_table(models: Mapping[str, Path]) -> Table:
     rows = []
     for name, folder in models.items():
         detector = load_detector(folder)
-        if isinstance(detector, NetworkDetector):
-            parameters, seconds = f"{detector.n_parameters:,}", _seconds(detector.history_)
-            tokenizer = getattr(detector, "tokenizer", None)
-            if isinstance(tokenizer, VQVAETokenizer):
-                n_parameters = sum(parameter.numel() for parameter in tokenizer.network_.parameters())
-                parameters += f" + {n_parameters:,}"
-                seconds += f" + {_seconds(tokenizer.history_)}"
+        trained = [each for each in (detector, detector.tokenizer) if each and each.history_]
+        if detector.history_:
+            parameters = " + ".join(f"{each.n_parameters:,}" for each in trained)
+            seconds = " + ".join(f"{sum(record.seconds for record in each.history_ or []):,.0f}" for each in trained)
             rows.append(Row(name, (parameters, str(len(detector.history_)), seconds)))
-    title = "Cost of the trainings, on the machine where they ran (+: of the VQ-VAE; ?: not known)"
+    title = "Cost of the trainings, on the machine where they ran (+: of the VQ-VAE)"
     return Table(title, ("parameters", "epochs", "seconds"), tuple(rows))
-
-
-def _seconds(history: Sequence[EpochRecord] | None) -> str:
-    return f"{sum(record.seconds for record in history):,.0f}" if history else "?"

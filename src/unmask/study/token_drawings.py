@@ -10,11 +10,10 @@ import numpy.typing as npt
 from unmask.errors import UsageError
 from unmask.events.event_set import BACKGROUND, SIGNAL, EventSet
 from unmask.events.objects import MET_TYPE
-from unmask.networks.kinematic_features import Kinematics, kinematics_of
+from unmask.networks.event_tensors import Kinematics, kinematics_of
 from unmask.report.other_figures import MET_PHI_TYPE, draw_closure, draw_code_usage, draw_token_occurrence
 from unmask.report.style import Drawing, Style
 from unmask.tokenizers.base import Tokenizer
-from unmask.tokenizers.lookup_table import LookupTableTokenizer
 
 
 def token_drawings(tokenizer: Tokenizer, chunks: Iterable[EventSet], *, style: Style = "plain") -> dict[str, Drawing]:
@@ -43,13 +42,11 @@ def token_drawings(tokenizer: Tokenizer, chunks: Iterable[EventSet], *, style: S
     drawings = {"code-usage": draw_code_usage(background, title=title, style=style)}
     if totals[SIGNAL] > 0:
         signal = counts[SIGNAL][1:] / totals[SIGNAL]
-        n_object_codes = tokenizer.n_object_codes if isinstance(tokenizer, LookupTableTokenizer) else None
         drawings["token-occurrence"] = draw_token_occurrence(
-            background, signal, n_object_codes=n_object_codes, title=title, style=style
+            background, signal, n_object_codes=tokenizer.n_object_codes, title=title, style=style
         )
-    reconstruct = getattr(tokenizer, "reconstruct", None)
-    if reconstruct is not None:
-        both = (kinematics_of(some_background), reconstruct(some_background))
+    if reconstructed := tokenizer.reconstruct(some_background):
+        both = (kinematics_of(some_background), reconstructed)
         drawings["closure"] = draw_closure(*(_columns(one, some_background.is_object) for one in both), style=style)
     return drawings
 

@@ -19,9 +19,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from unmask.errors import BadDataError, TrainingError, UnmaskError, UsageError, nearest
 from unmask.events.event_set import EventSet
+from unmask.fitted import EpochRecord, Reporter, check_background
 from unmask.tokenizers import Tokenizer
-from unmask.tokenizers.base import check_background
-from unmask.training import EpochRecord, Reporter, derive_seed
+from unmask.training import derive_seed
 from unmask.tuning.space import SPACES, Target, changes_for, describe, suggest
 from unmask.workflow.fit import fit_detector, fit_tokenizer
 from unmask.workflow.settings import Settings, load_settings, preset_names
@@ -222,7 +222,7 @@ class Scan:
         settings = self._settings(suggest(SPACES[self.plan.target], trial))
         watch = partial(_watch, trial)
         try:
-            model: Any = (
+            model = (
                 fit_tokenizer(settings, *events, watch=watch)
                 if self.plan.target == "tokenizer"
                 else fit_detector(settings, *events, tokenizer=self.tokenizer, watch=watch)
@@ -235,8 +235,7 @@ class Scan:
             raise optuna.TrialPruned from error
         finally:
             trial.set_user_attr("seconds", round(time.perf_counter() - started, 3))
-        losses: list[float] = [record.validation_loss for record in model.history_]
-        return min(losses)
+        return min(record.validation_loss for record in model.history_ or [])
 
     def _settings(self, parameters: Mapping[str, Any]) -> Settings:
         """The settings of a trial."""

@@ -7,21 +7,19 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unmask.artifacts import load_artifact
-from unmask.detectors import Detector, load_detector
+from unmask import fitted
+from unmask.detectors import Detector
 from unmask.errors import UsageError
 from unmask.events.event_set import EventSet, concatenate_events
 from unmask.events.fingerprints import TrainingFingerprints, is_leak
 from unmask.events.splits import split_background
 from unmask.io.sample import resolve
-from unmask.tokenizers import KINDS as TOKENIZERS
-from unmask.tokenizers import Tokenizer, load_tokenizer
-from unmask.tokenizers.base import check_background
+from unmask.tokenizers import Tokenizer
 from unmask.workflow.settings import Settings, load_settings
 from unmask.workflow.sources import Bar, Sources, no_bar
 
 if TYPE_CHECKING:
-    from unmask.training import Reporter
+    from unmask.fitted import Reporter
 
 #: Shows a training: called with its title and its epochs at most, for a reporter of its progress.
 Watch = Callable[[str, int], AbstractContextManager["Reporter | None"]]
@@ -77,8 +75,7 @@ def fit_detector(
         inner = None if run_folder is None else run_folder / "tokenizer"
         tokenizer = fit_tokenizer(settings, train, validation, run_folder=inner, watch=watch)
         detector = settings.new_detector(tokenizer)
-    training = detector.settings().get("training")
-    with watch(title, training["max_epochs"] if training else 0) as reporter:
+    with watch(title, detector.max_epochs) as reporter:
         return detector.fit(train, validation, run_folder=run_folder, reporter=reporter)
 
 
@@ -92,12 +89,10 @@ def fit_tokenizer(
     title: str = "tokenizer",
 ) -> Tokenizer:
     """Fit the tokenizer of settings."""
-    from unmask.tokenizers.vqvae import VQVAETokenizer
-
     tokenizer = settings.new_tokenizer()
-    if not isinstance(tokenizer, VQVAETokenizer):
+    if not tokenizer.max_epochs:
         return tokenizer.fit(train, validation)
-    with watch(title, tokenizer.training.max_epochs) as reporter:
+    with watch(title, tokenizer.max_epochs) as reporter:
         return tokenizer.fit(train, validation, run_folder=run_folder, reporter=reporter)
 
 
@@ -114,7 +109,7 @@ def training_events(
         If there is signal among them, or validation events are training events too.
     """
     events = concatenate_events(list(sources.stream(bar=bar)))
-    check_background(events)
+    fitted.check_background(events)
     if not validation:
         train, held_out, test = split_background(events, seed=seed)
         return train, held_out, len(test)
@@ -130,6 +125,5 @@ def training_events(
 
 def load(folder: str | Path) -> Detector | Tokenizer:
     """Load a saved detector or tokenizer; ``sample:gluino-model`` is the detector that ships with the package."""
-    folder = resolve(folder)
-    is_tokenizer = load_artifact(folder).kind in TOKENIZERS
-    return load_tokenizer(folder) if is_tokenizer else load_detector(folder)
+    loaded: Detector | Tokenizer = fitted.load(resolve(folder))
+    return loaded

@@ -10,11 +10,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from unmask.detectors import KINDS as DETECTORS
-from unmask.detectors import Detector, detector_class
+from unmask.detectors import Detector
 from unmask.errors import BadDataError, UsageError, closest, nearest
-from unmask.tokenizers import KINDS as TOKENIZERS
-from unmask.tokenizers import Tokenizer, tokenizer_class
+from unmask.fitted import DETECTORS, TOKENIZERS, class_of
+from unmask.tokenizers import Tokenizer
 
 #: Tables within the settings of a detector.
 GROUPS = ("training", "tokenizer")
@@ -168,9 +167,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def _class(part: str, kind: Any) -> type[Any] | None:
-    if part == "tokenizer":
-        return tokenizer_class(kind) if kind in TOKENIZERS else None
-    return detector_class(kind) if kind in DETECTORS else None
+    return class_of(kind) if kind in (TOKENIZERS if part == "tokenizer" else DETECTORS) else None
 
 
 def _parameters(part: str, table: Mapping[str, Any]) -> Mapping[str, object]:
@@ -188,7 +185,9 @@ def _new(part: str, table: Mapping[str, Any], where: str) -> Any:
         raise UsageError(
             f"{where}: kind is {kind!r}; {nearest(str(kind), TOKENIZERS if part[0] == 't' else DETECTORS)}"
         )
-    return chosen(**checked_arguments(chosen, settings, where=where))
+    new = chosen(**checked_arguments(chosen, settings, where=where))
+    new.check()
+    return new
 
 
 def checked_arguments(constructor: type[object], table: Mapping[str, Any], *, where: str) -> dict[str, Any]:
