@@ -38,8 +38,8 @@ def calibrate(
     n_seen = events.n_trained_on
     if n_seen:
         note(f"warning: the detector was trained on {n_seen:,} of these {len(events):,} events: p-values are wrong")
-    if calibration.n_repeated:
-        note(f"warning: {calibration.n_repeated:,} events are given more than once: the interval is too narrow")
+    if events.n_repeated:
+        note(f"warning: {events.n_repeated:,} events are given more than once: the interval is too narrow")
     calibration.save(out)
     threshold, measured = calibration.threshold, calibration.measured
     if json:

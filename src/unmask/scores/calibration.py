@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from unmask.artifacts import Artifact, Json, load_artifact, provenance, save_artifact
-from unmask.errors import ArtifactError, BadDataError, UsageError
+from unmask.errors import BadDataError, UsageError
 from unmask.events.columns import IDENTITY_TYPES, identity_to_arrow
 from unmask.events.event_set import SIGNAL
 from unmask.scores.intervals import MIN_BACKGROUND_EVENTS, Estimate, FloatArray, check_finite
@@ -89,11 +89,6 @@ class Calibration:
         check_finite(score)
         return self.survival.p_values(score), *self.survival.intervals(score)
 
-    @property
-    def n_repeated(self) -> int:
-        """Number of its events (file name and row) that it was given before."""
-        return int(np.count_nonzero(self.event_key[1:] == self.event_key[:-1]))
-
     def save(self, folder: str | Path) -> None:
         """Write it to a folder."""
         settings: dict[str, Json] = {
@@ -103,22 +98,18 @@ class Calibration:
             "n_effective": self.survival.n_effective,
             "scored_by": vars(self.scored_by),
         }
-        save_artifact(
-            folder, Artifact(KIND, settings, vars(self.survival) | {"event_key": self.event_key}, provenance())
-        )
+        arrays = vars(self.survival) | {"event_key": self.event_key}
+        save_artifact(folder, Artifact(KIND, settings, arrays, provenance()))
 
     @classmethod
     def load(cls, folder: str | Path) -> Calibration:
         """Read what :meth:`save` wrote, after checking it."""
         saved = load_artifact(folder, KIND)
         arrays, settings = dict(saved.arrays), saved.settings
-        try:
-            efficiency = dict(settings["background_efficiency"])
-            key, target = arrays.pop("event_key"), efficiency.pop("target")
-            scored_by, measured = ScoredBy(**settings["scored_by"]), Estimate(**efficiency)
-            return cls(Survival(**arrays), settings["threshold"], target, measured, scored_by, key)
-        except (KeyError, TypeError, ValueError):
-            raise ArtifactError("a calibration of another version; run unmask calibrate again", path=folder) from None
+        efficiency = dict(settings["background_efficiency"])
+        key, target = arrays.pop("event_key"), efficiency.pop("target")
+        scored_by, measured = ScoredBy(**settings["scored_by"]), Estimate(**efficiency)
+        return cls(Survival(**arrays), settings["threshold"], target, measured, scored_by, key)
 
     def flag(self, scores: Scores | str | Path | Sequence[str | Path]) -> Flagged:
         """Find the events above the threshold, in memory or in scores files (these in bounded memory).
