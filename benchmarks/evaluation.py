@@ -12,7 +12,7 @@ from unmask.evaluation.metrics import measure
 from unmask.evaluation.roc import RankedScores
 from unmask.evaluation.untrained import untrained_scores
 from unmask.events.columns import Names
-from unmask.report.score_figures import drawable, write_score_figures
+from unmask.report.score_figures import write_score_figures
 from unmask.scores.score_table import Scores
 
 N_BACKGROUND, N_SIGNAL, N_DETECTORS = 80_000, 20_000, 5
@@ -51,7 +51,7 @@ def run() -> dict[str, float]:
         ours, plain, figures = best_times(
             lambda: evaluate(scores),
             lambda: measure_one_by_one(scores, found),
-            lambda: write_score_figures(folder, drawable(scores)),
+            lambda: write_score_figures(folder, scores),
             repeats=3,
         )
     return {

@@ -7,13 +7,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.evaluation.toy_scores import toy_scores
 from unmask.errors import BadDataError
 from unmask.evaluation.intervals import TAILS
 from unmask.evaluation.metrics import overlap_area, roc_auc
 from unmask.evaluation.roc import roc_curve, roc_replicas
 from unmask.report.score_figures import (
     RocWithBand,
-    ScoredEvents,
     draw_roc,
     draw_score_histogram,
     draw_significance_improvement,
@@ -21,6 +21,14 @@ from unmask.report.score_figures import (
     write_score_figures,
 )
 from unmask.report.style import Drawing
+from unmask.scores.score_table import Scores
+
+ScoredEvents = tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.float64]]
+
+
+def scores_of(events: ScoredEvents) -> Scores:
+    score, is_signal, weight = events
+    return toy_scores(score, is_signal, weight=weight)
 
 
 def some_events(shift: float = 1.0, n: int = 2000, *, is_discrete: bool = False) -> ScoredEvents:
@@ -149,7 +157,8 @@ def test_long_tails_are_drawn_logarithmically() -> None:
 
 
 def test_all_figures_of_scores_as_files_and_in_a_page(tmp_path: Path) -> None:
-    events = {"LUT 456": some_events(), "lut-456": some_events(0.5), "HT": some_events(0.2, is_discrete=True)}
+    parts = {"LUT 456": some_events(), "lut-456": some_events(0.5), "HT": some_events(0.2, is_discrete=True)}
+    events = {name: scores_of(part) for name, part in parts.items()}
     paths = write_score_figures(tmp_path, events, formats=("svg",))
     names = ["roc", "significance-improvement", "scores-1-lut-456", "scores-2-lut-456", "scores-3-ht"]
     assert [path.name for path in paths] == [f"{name}.svg" for name in names]
@@ -166,7 +175,9 @@ def test_all_figures_of_scores_as_files_and_in_a_page(tmp_path: Path) -> None:
     assert sum(map(len, figures.values())) < 500_000
 
 
-def test_negative_weights_are_refused() -> None:
+def test_with_negative_weights_there_are_no_curves() -> None:
     score, is_signal, _ = some_events()
+    negative = np.where(score > 2, -1.0, 1.0)
     with pytest.raises(BadDataError, match="some weights are negative"):
-        score_figures_svg({"one": (score, is_signal, np.where(score > 2, -1.0, 1.0))})
+        RocWithBand.of(score, is_signal, negative)
+    assert score_figures_svg({"one": scores_of((score, is_signal, negative))}) == {}

@@ -12,7 +12,7 @@ from unmask.cli.console import note, show, show_json, working
 from unmask.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
-    from unmask.evaluation.evaluate import Evaluation
+    pass
 
 
 def evaluate(
@@ -42,8 +42,9 @@ def evaluate(
     --out all of them.
     """
     from unmask.artifacts import atomic_path
+    from unmask.evaluation.evaluate import AUC, EPS_S
     from unmask.evaluation.evaluate import evaluate as evaluate_scores
-    from unmask.report.score_figures import drawable, write_score_figures
+    from unmask.report.score_figures import write_score_figures
     from unmask.report.style import FORMATS, check_format
     from unmask.report.tables import result_files
     from unmask.scores.score_table import read_scores
@@ -74,31 +75,19 @@ def evaluate(
             with atomic_path(out / file) as path:
                 path.write_text(text, encoding="utf-8")
         note(f"wrote {', '.join(texts)} -> {out}")
-        drawn = drawable(read)
         try:
-            if drawn:
-                with working("drawing figures") as progress:
-                    paths = write_score_figures(
-                        out / "figures", drawn, style=style or "plain", formats=chosen, progress=progress
-                    )
-                note(f"wrote {len(paths)} files -> {out / 'figures'}")
-            else:
-                note("no figures: negative weights")
+            with working("drawing figures") as progress:
+                paths = write_score_figures(
+                    out / "figures", read, style=style or "plain", formats=chosen, progress=progress
+                )
+            note(f"wrote {len(paths)} files -> {out / 'figures'}" if paths else "no figures: negative weights")
         except MissingExtraError as error:
             note(f"no figures: {error}")
     if json:
         show_json(evaluation.to_json())
     else:
-        _show(evaluation)
-
-
-def _show(evaluation: Evaluation) -> None:
-    from unmask.evaluation.evaluate import AUC, EPS_S
-
-    n_metrics = len(evaluation.selections)
-    tables = evaluation.tables()
-    for table in [*(each.only((AUC, EPS_S)) for each in tables[:n_metrics]), *tables[n_metrics:]]:
-        show(table.terminal() + "\n")
+        for table in evaluation.tables((AUC, EPS_S)):
+            show(table.terminal() + "\n")
 
 
 def report(

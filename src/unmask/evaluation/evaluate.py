@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Literal
@@ -137,9 +137,10 @@ class Evaluation:
                 tables.append(Table(title, ("ΔAUC", "verdict"), tuple(rows)))
         return tables
 
-    def tables(self) -> list[Table]:
-        """All tables: metrics against each signal, verdicts, total improvements and paired differences of detectors."""
-        tables = [*map(self.table, self.selections), *self.verdict_tables()]
+    def tables(self, columns: Sequence[str] = ()) -> list[Table]:
+        """All tables: metrics (some ``columns`` of them) against each signal, verdicts, improvements, differences."""
+        metrics = map(self.table, self.selections)
+        tables = [*(table.only(columns) if columns else table for table in metrics), *self.verdict_tables()]
         kinds = {row.name: row.kind for row in self.rows}
         if len(self.signals) > 1:
             columns = ("smallest", "median", "largest", "signals with enough events")

@@ -19,7 +19,7 @@ from unmask.evaluation.table import Row, Table
 from unmask.events.event_set import BACKGROUND, LABEL_NAMES, SIGNAL, UNKNOWN
 from unmask.report.event_list import browser_data, event_lists
 from unmask.report.runs import Run, read_runs
-from unmask.report.score_figures import drawable, score_figures_svg
+from unmask.report.score_figures import score_figures_svg
 from unmask.report.style import Style, new_figure
 from unmask.scores.score_table import Scores
 
@@ -176,9 +176,7 @@ def _measured(scores: Mapping[str, Scores], style: Style, evaluation: Evaluation
     for each in [evaluation] if evaluation else _evaluations(labelled, content.warnings):
         content.notes += [note for note in each.notes if note not in known]
         content.tables += each.tables()
-    drawn = drawable(labelled)
-    if drawn:
-        content.figures += [Figure(title, svg) for title, svg in score_figures_svg(drawn, style=style).items()]
+    content.figures += [Figure(title, svg) for title, svg in score_figures_svg(labelled, style=style).items()]
     content.tables.append(_events_table(scores))
     return content
 

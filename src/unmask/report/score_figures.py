@@ -28,9 +28,6 @@ from unmask.report.style import (
 from unmask.scores.intervals import Estimate, FloatArray
 from unmask.scores.score_table import Scores
 
-#: Score, whether it is signal, and weight of each event; None for equal weights.
-ScoredEvents = tuple[FloatArray, npt.NDArray[np.bool_], FloatArray | None]
-
 _N_POINTS = 120
 
 
@@ -159,29 +156,26 @@ def draw_score_histogram(
     return drawing
 
 
-def _score_figures(scores: Mapping[str, ScoredEvents], style: Style) -> Iterator[tuple[str, str, Drawing]]:
-    """Draw one figure after the other: (name of its file, title, drawing)."""
-    curves = {name: RocWithBand.of(*events) for name, events in scores.items()}
+def _score_figures(scores: Mapping[str, Scores], style: Style) -> Iterator[tuple[str, str, Drawing]]:
+    """Draw one figure after the other: (name of its file, title, drawing); with negative weights, no efficiencies."""
+    events = {
+        name: (one.score, one.label == SIGNAL, one.weight) for name, one in scores.items() if one.weight.min() >= 0
+    }
+    if not events:
+        return
+    curves = {name: RocWithBand.of(*one) for name, one in events.items()}
     yield "roc", "ROC curves", draw_roc(curves, style=style)
     yield "significance-improvement", "Significance improvement", draw_significance_improvement(curves, style=style)
-    for number, (name, (score, is_signal, weight)) in enumerate(scores.items(), start=1):
+    for number, (name, (score, is_signal, weight)) in enumerate(events.items(), start=1):
         drawing = draw_score_histogram(score, is_signal, weight, name=name, style=style)
         # The number keeps apart names that differ only in what cannot be part of a file's name.
-        yield f"scores-{number}-{_slug(name)}".rstrip("-"), f"Scores of {name}", drawing
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-
-
-def drawable(scores: Mapping[str, Scores]) -> dict[str, ScoredEvents]:
-    """Those of the scores that figures can be drawn of: with negative weights there are no efficiencies."""
-    return {name: (one.score, one.label == SIGNAL, one.weight) for name, one in scores.items() if one.weight.min() >= 0}
+        slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+        yield f"scores-{number}-{slug}".rstrip("-"), f"Scores of {name}", drawing
 
 
 def write_score_figures(
     folder: str | Path,
-    scores: Mapping[str, ScoredEvents],
+    scores: Mapping[str, Scores],
     *,
     style: Style = "plain",
     formats: Sequence[str] = FORMATS,
@@ -189,7 +183,7 @@ def write_score_figures(
 ) -> list[Path]:
     """Write ROC, significance improvement and score histograms of detectors, by their names, and return the paths.
 
-    ``progress`` is called with the fraction done.
+    ``progress`` is called with the fraction done. Scores with negative weights are left out.
     """
     paths = []
     for number, (name, _, drawing) in enumerate(_score_figures(scores, style), start=1):
@@ -198,8 +192,6 @@ def write_score_figures(
     return paths
 
 
-def score_figures_svg(
-    scores: Mapping[str, ScoredEvents], *, style: Style = "plain", prefix: str = ""
-) -> dict[str, str]:
+def score_figures_svg(scores: Mapping[str, Scores], *, style: Style = "plain", prefix: str = "") -> dict[str, str]:
     """Give the figures of :func:`write_score_figures` as SVG elements by title; ids begin with ``prefix``."""
     return {title: drawing.svg(f"{prefix}{name}", title) for name, title, drawing in _score_figures(scores, style)}

@@ -15,20 +15,13 @@ LEADERBOARD_HEADER = ("Signal", "Model", "Chan", "AUC", "1e-2", "1e-3", "1e-4")
 
 def result_files(evaluation: Evaluation, channel: str = "") -> dict[str, str]:
     """Everything that is written of an evaluation besides figures: texts by the names of their files."""
-    tables = short_tables(evaluation)
+    tables = evaluation.tables(MAIN)
     return {
         "metrics.json": json.dumps(evaluation.to_json(), indent=1) + "\n",
         "table.md": markdown_document(tables, evaluation.notes),
         "table.tex": "\n".join(table.latex() for table in tables),
         "leaderboard.csv": leaderboard(evaluation, channel),
     }
-
-
-def short_tables(evaluation: Evaluation) -> list[Table]:
-    """All tables, those of metrics with their main columns."""
-    n_metrics = len(evaluation.selections)
-    tables = evaluation.tables()
-    return [*(table.only(MAIN) for table in tables[:n_metrics]), *tables[n_metrics:]]
 
 
 def markdown_document(tables: Iterable[Table], notes: Iterable[str] = ()) -> str:

@@ -14,7 +14,7 @@ from unmask.events.event_set import BACKGROUND, SIGNAL, EventSet, concatenate_ev
 from unmask.report.other_figures import draw_events, draw_training, draw_type_losses
 from unmask.report.page import Figure, write_report
 from unmask.report.runs import Run
-from unmask.report.score_figures import drawable, write_score_figures
+from unmask.report.score_figures import write_score_figures
 from unmask.report.style import FORMATS, Style, svg_element, write_drawings
 from unmask.report.tables import markdown_document, result_files
 from unmask.scores.score_table import Scores
@@ -41,13 +41,11 @@ def write_results(
         "summary.tex": "\n".join(table.latex() for table in tables),
         **result_files(evaluation, study.channel),
     }
-    drawn = drawable(scores)
     with atomic_path(folder) as scratch:
         scratch.mkdir()
         for name, text in texts.items():
             (scratch / name).write_text(text, encoding="utf-8")
-        if drawn:
-            write_score_figures(scratch / "figures", drawn, style=style)
+        write_score_figures(scratch / "figures", scores, style=style)
 
 
 def write_detector_figures(folder: Path, name: str, detector: Detector, events: EventSet, style: Style) -> None:
