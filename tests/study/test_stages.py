@@ -116,9 +116,7 @@ def test_bad_files_stop_everything_at_once(kitchen: Kitchen) -> None:
     kitchen.breaks = {"water": UsageError("no tap")}
     first, *others = kitchen.stages()
     with pytest.raises(UsageError, match="no tap"):
-        run_stages(
-            [replace(first, reads=(kitchen.root / "water.csv",)), *others], Ledger(kitchen.root), StudyReporter()
-        )
+        run_stages([replace(first, stops_all=True), *others], Ledger(kitchen.root), StudyReporter())
     assert kitchen.made == ["water"]
 
 

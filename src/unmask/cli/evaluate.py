@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from unmask.cli import options
 from unmask.cli.console import note, show, show_json, working
 from unmask.errors import MissingExtraError, UsageError
-
-if TYPE_CHECKING:
-    pass
 
 
 def evaluate(

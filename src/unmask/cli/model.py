@@ -28,7 +28,6 @@ def train(
     validation: options.Validation = None,
     seed: options.Seed = 0,
     device: options.Device = "auto",
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="TensorBoard files in OUT.run.")] = False,
 ) -> None:
     """Train a detector on background events; signal is refused.
 
@@ -38,7 +37,7 @@ def train(
     --set tokenizer.n_bins=5.
     """
     from unmask.artifacts import check_can_save
-    from unmask.cli.progress import training_line
+    from unmask.cli.progress import TrainingLine
     from unmask.tokenizers import load_tokenizer
     from unmask.training.distributed import wait_for_all
     from unmask.workflow.fit import fit_detector
@@ -55,8 +54,7 @@ def train(
     check_can_save(out)
     events, held_out = options.read_training_events(sources, validation, seed)
     run_folder = options.run_folder_of(out)
-    watch = training_line(run_folder if tensorboard and IS_FIRST_PROCESS else None)
-    detector = fit_detector(chosen, events, held_out, tokenizer=fitted, run_folder=run_folder, watch=watch)
+    detector = fit_detector(chosen, events, held_out, tokenizer=fitted, run_folder=run_folder, watch=TrainingLine)
     if IS_FIRST_PROCESS:
         detector.save(out)
     wait_for_all()

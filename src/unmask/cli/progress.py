@@ -5,19 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from unmask.cli.console import err, note, progress_bar
-from unmask.errors import MissingExtraError, UnmaskError
+from unmask.errors import UnmaskError
 from unmask.fitted import EpochRecord, Reporter
 from unmask.study.stages import Stage, StudyReporter
-
-if TYPE_CHECKING:
-    from unmask.workflow.fit import Watch
 
 #: Steps between two looks at the clock.
 _STEPS_PER_UPDATE = 10
@@ -28,10 +22,9 @@ _SECONDS_PER_LINE = 60
 class TrainingLine(Reporter):
     """Shows the progress of a training; use as a context manager."""
 
-    def __init__(self, title: str, max_epochs: int, tensorboard: Path | None = None) -> None:
+    def __init__(self, title: str, max_epochs: int) -> None:
         self.title, self.max_epochs, self.line = title, max_epochs, ""
         self.n_pending, self.n_epochs, self.seconds, self.shown = 0, 0, 0.0, time.monotonic()
-        self.board = _open_board(tensorboard) if tensorboard else None
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=10), TimeRemainingColumn())
         self.bar = Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
         self.task = self.bar.add_task(title, total=None)
@@ -46,8 +39,6 @@ class TrainingLine(Reporter):
             note(f"{self.title}: interrupted; run the same command again to continue")
         elif kind is None:
             note(f"{self.line}  {self.seconds:,.0f} s" if self.line else f"{self.title:<20}  fitted")
-        if self.board:
-            self.board.close()
 
     def epoch_started(self, epoch: int, n_steps: int) -> None:
         if epoch and not self.n_epochs:
@@ -71,24 +62,6 @@ class TrainingLine(Reporter):
             left = (self.max_epochs - record.epoch) * record.seconds
             note(f"{self.line}  ETA {left / 60:.0f} min")
             self.shown = time.monotonic()
-        if self.board:
-            for name in ("mean_batch_loss", "training_loss", "validation_loss", "learning_rate", "events_per_second"):
-                self.board.add_scalar(name, getattr(record, name), record.step)
-            for name, value in record.further.items():
-                self.board.add_scalar(name, value, record.step)
-
-
-def training_line(tensorboard: Path | None = None) -> Watch:
-    """Make what shows a training by its title and its epochs at most."""
-    return lambda title, max_epochs: TrainingLine(title, max_epochs, tensorboard)
-
-
-def _open_board(folder: Path) -> Any:
-    if find_spec("tensorboard") is None:
-        raise MissingExtraError("tensorboard is not installed; run: pip install tensorboard")
-    from torch.utils.tensorboard import SummaryWriter
-
-    return SummaryWriter(str(folder))
 
 
 class StudyProgress(StudyReporter):
@@ -111,4 +84,4 @@ class StudyProgress(StudyReporter):
         return progress_bar(text)
 
     def training(self, title: str, max_epochs: int) -> AbstractContextManager[Reporter | None]:
-        return training_line()(title, max_epochs)
+        return TrainingLine(title, max_epochs)

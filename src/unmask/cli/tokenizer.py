@@ -37,7 +37,7 @@ def fit(
     A VQ-VAE is trained: its log and checkpoints go to OUT.run, and running the same command again continues there.
     """
     from unmask.artifacts import check_can_save
-    from unmask.cli.progress import training_line
+    from unmask.cli.progress import TrainingLine
     from unmask.workflow.fit import fit_tokenizer
     from unmask.workflow.settings import load_settings
 
@@ -45,7 +45,7 @@ def fit(
     chosen.new_tokenizer()  # mistakes in settings are found before events are read
     check_can_save(out)
     events = options.read_training_events(sources, validation, seed)
-    tokenizer = fit_tokenizer(chosen, *events, run_folder=options.run_folder_of(out), watch=training_line())
+    tokenizer = fit_tokenizer(chosen, *events, run_folder=options.run_folder_of(out), watch=TrainingLine)
     if IS_FIRST_PROCESS:
         tokenizer.save(out)
     if tokenizer.kind == "vqvae":

@@ -28,7 +28,7 @@ from unmask.study.stages import RECORDS, Ledger, Stage, StudyReporter, run_stage
 from unmask.study.tables import cost_table
 from unmask.tokenizers import Tokenizer, load_tokenizer
 from unmask.workflow.fit import fit_detector, fit_tokenizer
-from unmask.workflow.score import Scoring, Written
+from unmask.workflow.score import Outcome, Scoring
 from unmask.workflow.settings import Settings
 
 MARK = "study.json"
@@ -138,10 +138,11 @@ class StudyRun:
             ("data", files.data, [data], [], partial(write_data, files.data, data, reporter)),
         ):
             if sources.files or (name == "signal" and signals):
-                settings = sources.settings() | {file.name: self.ledger.digest(file) for file in sources.files}
+                settings = sources.settings() | ({"seed": self.seed} if name == "background" else {})
+                settings["files"] = {file.name: self.ledger.digest(file) for file in sources.files}
                 del settings["chunk_events"]
-                settings |= {"seed": self.seed} if name == "background" else {}
-                yield self._stage(name, make, outputs, inputs, settings, reads=tuple(sources.files))
+                reads = tuple(sources.files)
+                yield self._stage(name, make, outputs, inputs, settings, reads=reads, stops_all=True)
 
     def _detector_stages(self, name: str, title: str) -> Iterator[Stage]:
         settings, model, tests = self.detectors[name], self._model(name), self._test_files
@@ -206,7 +207,7 @@ class StudyRun:
         more = {"run_folder": _run_folder(folder), "watch": self.reporter.training, "title": title}
         fit(settings, self._read("train"), self._read("validation"), **more, **fitted).save(folder)
 
-    def _score(self, name: str, events: Iterable[EventSet], files: Sequence[Path], out: Path, explain: int) -> Written:
+    def _score(self, name: str, events: Iterable[EventSet], files: Sequence[Path], out: Path, explain: int) -> Outcome:
         """Score events, and explain the most anomalous where the detector can."""
         scoring = Scoring(self._model(name), explain=explain, device=self.device)
         if explain and not scoring.can_explain:
@@ -238,12 +239,8 @@ class StudyRun:
 
     def _search(self, name: str) -> None:
         """Score data, and write the events above the threshold with their p-values."""
-        data, out, folder, path = (
-            self._events("data"),
-            self._scores(f"{name}-data"),
-            self.calibration_of(name),
-            self._flagged(name),
-        )
+        data, out, path = self._events("data"), self._scores(f"{name}-data"), self._flagged(name)
+        folder = self.calibration_of(name)
         self._score(name, stream_events(data), [data], out, N_EXPLAINED)
         calibration = Calibration.load(folder)
         flagged = calibration.flag(self._run(f"{name}-data").scores)

@@ -50,8 +50,9 @@ class Stage:
     version
         Version of the code that makes it; another one makes it again.
     reads, scores
-        Event files of the user that are read, and events that are scored. What is wrong in the user's files must be
-        corrected before anything else is done.
+        Event files of the user that are read, and events that are scored.
+    stops_all
+        Whether a failure stops the study, as what is wrong in the user's files must be corrected first.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Stage:
     version: str | int | None = None
     reads: tuple[Path, ...] = ()
     scores: tuple[Path, ...] = ()
+    stops_all: bool = False
 
 
 class StudyReporter:
@@ -231,7 +233,7 @@ def run_stages(stages: Sequence[Stage], ledger: Ledger, reporter: StudyReporter)
                     stage.make()
                     _check_still_done([made_by[path] for path in stage.inputs if path in made_by], ledger)
         except UnmaskError as error:
-            if stage.reads:
+            if stage.stops_all:
                 raise
             reporter.stage_failed(stage, error)
             failed[stage.name] = error

@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -52,11 +52,17 @@ def score(
 
 
 @dataclass(frozen=True)
-class Written:
-    """How many events were scored, and how many of these the detector was trained on."""
+class Outcome:
+    """Numbers of events that were scored, and of those that the detector was trained on.
 
-    n_events: int
-    n_trained_on: int
+    Of a part: whether it was there already, why it was not written, and which events were cut or skipped.
+    """
+
+    n_events: int = 0
+    n_trained_on: int = 0
+    is_kept: bool = False
+    failure: str | None = None
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,7 +112,7 @@ class Scoring:
         origin = self.detector.origin_of_scores(self.digest, self.how)
         return {**origin, "token_losses": self.token_losses}
 
-    def write(self, events: Iterable[EventSet], out: Path, **metadata: Json) -> Written:
+    def write(self, events: Iterable[EventSet], out: Path, **metadata: Json) -> Outcome:
         """Score a stream of events in bounded memory and write them to ``out``.
 
         Explanations go beside ``out``; older ones are removed.
@@ -137,7 +143,7 @@ class Scoring:
         if self.explain:
             explanations = detector.explain(most.events, device=self.device)
             write_explanations(out, most, explanations, provenance=record)
-        return Written(n_events, n_trained_on)
+        return Outcome(n_events, n_trained_on)
 
 
 def _settings(detector: Detector) -> dict[str, Json]:
@@ -151,16 +157,6 @@ def _settings(detector: Detector) -> dict[str, Json]:
 def _load(model: Path, digest: str) -> Detector:  # noqa: ARG001
     """Load a detector; another one in the same folder has another digest."""
     return load_detector(model)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Result of a part; ``failure`` is why it was not written, ``problems`` are those of its events."""
-
-    n_events: int = 0
-    is_kept: bool = False
-    failure: str | None = None
-    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -202,7 +198,7 @@ class Parts:
             written = self.scoring.write(part.stream(), out, **origin, part=digest)
         except UnmaskError as error:
             return Outcome(failure=str(error), problems=tuple(part.problems()))
-        return Outcome(written.n_events, problems=tuple(part.problems()))
+        return replace(written, problems=tuple(part.problems()))
 
 
 def _length(out: Path, digest: str) -> int | None:

@@ -131,7 +131,8 @@ class Sources:
 
     def settings(self) -> dict[str, Json]:
         """The options, as JSON can hold them."""
-        return asdict(self.options) | {"signal_process": self.signal_process, "skip_bad": self.bad.skip}
+        more = {"format": self.kind, "signal_process": self.signal_process, "skip_bad": self.bad.skip}
+        return asdict(self.options) | more
 
     def check_output(self, out: Path) -> None:
         """Refuse, before any work, to write a Parquet file over an input or under another ending."""
