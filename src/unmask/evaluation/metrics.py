@@ -12,7 +12,7 @@ from scipy.special import ndtr
 
 from unmask.evaluation.intervals import N_ERRORS, TAILS, logit_interval, percentile_interval
 from unmask.evaluation.roc import RankedScores, Roc, RocReplicas, highest_at, lowest_at, roc_replicas
-from unmask.scores.intervals import CONFIDENCE, MIN_BACKGROUND_EVENTS, Estimate, FloatArray, variance_of_efficiency
+from unmask.scores.intervals import CONFIDENCE, Estimate, FloatArray, is_supported, variance_of_efficiency
 
 #: Where the signal efficiency is measured.
 BACKGROUND_EFFICIENCIES = (1e-2, 1e-3, 1e-4)
@@ -119,7 +119,7 @@ def signal_efficiencies(
     n_above = at**2 / np.interp(at, roc.background_efficiency, roc.background_variance)
     spread = replicas.signal_efficiency_at(at)
     return {
-        one: percentile_interval(float(values[i]), spread[:, i]) if _supports(n_above[i]) else None
+        one: percentile_interval(float(values[i]), spread[:, i]) if is_supported(n_above[i]) else None
         for i, one in enumerate(background_efficiencies)
     }
 
@@ -129,7 +129,7 @@ def background_efficiency(roc: Roc, replicas: RocReplicas, signal_efficiency: fl
     at = np.array([signal_efficiency])
     value = lowest_at(at, roc.signal_efficiency, roc.background_efficiency)[0]
     variance = np.interp(value, roc.background_efficiency, roc.background_variance)
-    if not value or not _supports(value**2 / variance):
+    if not value or not is_supported(value**2 / variance):
         return None
     return percentile_interval(float(value), replicas.background_efficiency_at(at)[:, 0])
 
@@ -199,10 +199,6 @@ def _total_improvement(efficiencies: dict[float, Estimate | None], replicas: Roc
     spread = replicas.signal_efficiency_at(points) / np.sqrt(points)
     low, high = np.quantile(spread, [TAILS[0] / len(points), TAILS[1]], axis=0).max(axis=1)
     return Estimate(float(value), float(min(low, value)), float(max(high, value)))
-
-
-def _supports(n_above: float) -> bool:
-    return bool(n_above > MIN_BACKGROUND_EVENTS * (1 - 1e-9))  # whole numbers may come out a rounding below
 
 
 def score_bins(roc: Roc) -> tuple[FloatArray, npt.NDArray[np.intp]]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.intervals import Placements
-from unmask.scores.intervals import MIN_BACKGROUND_EVENTS, FloatArray, check_finite
+from unmask.scores.intervals import FloatArray, check_finite, is_supported
 
 #: Replicas follow the curve at every event at first, then at steps of this fraction of the events above.
 _STEP = 0.02
@@ -132,8 +132,8 @@ class Roc:
 
     @property
     def is_supported(self) -> npt.NDArray[np.bool_]:
-        """Where enough background is above the threshold (in numbers of events, up to rounding)."""
-        return np.asarray(self.n_background_above > MIN_BACKGROUND_EVENTS * (1 - 1e-9))
+        """Where enough background events are above the threshold."""
+        return np.asarray(is_supported(self.n_background_above))
 
     @property
     def significance_improvement(self) -> FloatArray:

@@ -31,10 +31,10 @@ def latex_text(text: str) -> str:
 def markdown_text(text: str) -> str:
     r"""Text in a Markdown table, as it is.
 
-    >>> print(markdown_text("a|b <c>"))
-    a\|b &lt;c>
+    >>> print(markdown_text("a|b <c> < 5"))
+    a\|b &lt;c> < 5
     """
-    return text.replace("|", r"\|").replace("<", "&lt;")
+    return re.sub("<(?! )", "&lt;", text.replace("|", r"\|"))
 
 
 def html_text(text: str) -> str:

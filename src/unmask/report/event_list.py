@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,39 +16,23 @@ from unmask.scores.p_values import p_values
 MAX_EVENTS = 200
 
 
-@dataclass(frozen=True)
-class EventRow:
-    """An event in the list."""
-
-    rank: int
-    process: str
-    label: str
-    score: str
-    p_value: str
-    largest: str
-
-
-@dataclass(frozen=True)
-class EventList:
-    """The most anomalous events of one detector; ``number`` is where the script finds their data."""
-
-    number: int
-    name: str
-    n_scored: int
-    n_explained: int
-    rows: list[EventRow]
-    has_p_values: bool
-
-
-def event_lists(runs: Sequence[Run]) -> list[EventList]:
-    """The lists of all runs that have explanations."""
-    lists: list[EventList] = []
+def event_lists(runs: Sequence[Run]) -> list[dict[str, Json]]:
+    """The lists of all runs that have explanations, for the template; ``number`` is where the script finds the data."""
+    lists: list[dict[str, Json]] = []
     for run in runs:
         if run.explanations is not None:
             shown = run.explanations.events[:MAX_EVENTS]
-            rows = [_row(event, p_value) for event, p_value in zip(shown, _p_values(run, shown), strict=True)]
-            n_scored, n_explained = run.explanations.n_scored, len(run.explanations.events)
-            lists.append(EventList(len(lists), run.name, n_scored, n_explained, rows, any(row.p_value for row in rows)))
+            texts = _p_values(run, shown)
+            lists.append(
+                {
+                    "number": len(lists),
+                    "name": run.name,
+                    "n_scored": run.explanations.n_scored,
+                    "n_explained": len(run.explanations.events),
+                    "rows": [_row(event, p_value) for event, p_value in zip(shown, texts, strict=True)],
+                    "has_p_values": any(texts),
+                }
+            )
     return lists
 
 
@@ -108,18 +91,17 @@ def _p_values(run: Run, events: Sequence[ExplainedEvent]) -> list[str]:
     return [f"{p:.2f}" if p >= 0.1 else f"{p:.1e}".replace("e-0", "e-").replace("-", "\u2212") for p in values]
 
 
-def _row(event: ExplainedEvent, p_value: str) -> EventRow:
+def _row(event: ExplainedEvent, p_value: str) -> dict[str, Json]:
     parts = [(o.contribution, f"{o.name}, {o.pt_mev / 1e3:.0f} GeV") for o in event.objects]
     parts.append((event.met_contribution, f"MET, {event.met_mev / 1e3:.0f} GeV"))
     known = [(value, name) for value, name in parts if value is not None]
-    # A detector may explain by terms alone.
-    known = known or [(term.contribution, term.name) for term in event.terms]
+    known = known or [(term.contribution, term.name) for term in event.terms]  # some explain by terms alone
     value, name = max(known, key=lambda part: part[0], default=(0.0, ""))
-    return EventRow(
-        rank=event.rank,
-        process=event.process,
-        label=LABEL_NAMES.get(event.label, str(event.label)),
-        score=f"{event.score:.3f}",
-        p_value=p_value,
-        largest=f"{name} ({value:.1f})" if name else "",
-    )
+    return {
+        "rank": event.rank,
+        "process": event.process,
+        "label": LABEL_NAMES.get(event.label, str(event.label)),
+        "score": f"{event.score:.3f}",
+        "p_value": p_value,
+        "largest": f"{name} ({value:.1f})" if name else "",
+    }

@@ -14,7 +14,7 @@ from unmask.artifacts import Artifact, Json, load_artifact, provenance, save_art
 from unmask.errors import BadDataError, UsageError
 from unmask.events.columns import IDENTITY_TYPES, identity_to_arrow
 from unmask.events.event_set import SIGNAL
-from unmask.scores.intervals import MIN_BACKGROUND_EVENTS, Estimate, FloatArray, check_finite
+from unmask.scores.intervals import MIN_BACKGROUND_EVENTS, Estimate, FloatArray, check_finite, is_supported
 from unmask.scores.p_values import Survival
 from unmask.scores.score_table import Scores, concatenate_scores, origin_of_file, stream_scores
 from unmask.tables import TableKind, TableWriter, table_files
@@ -188,7 +188,7 @@ def calibrate(
     chosen = int(fits.argmax())
     # Effective number of the events above, which with weights is not their part of the effective number of all.
     n_above = efficiency[chosen] ** 2 / survival.variance[chosen] if fits.any() else 0.0
-    if n_above < MIN_BACKGROUND_EVENTS * (1 - 1e-9):
+    if not is_supported(n_above):
         raise BadDataError(
             f"only {n_above:.1f} of {survival.n_effective:,.1f} background events (effective numbers) would be above "
             f"the threshold for an efficiency of {background_efficiency:g}; at least {MIN_BACKGROUND_EVENTS} are "

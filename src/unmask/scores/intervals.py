@@ -57,6 +57,11 @@ def clopper_pearson(n_passed: FloatArray, n: FloatArray | float) -> tuple[FloatA
     return low, high
 
 
+def is_supported(n_above: Any) -> Any:
+    """Whether enough background events are above a threshold, up to rounding, for one effective number or many."""
+    return n_above > MIN_BACKGROUND_EVENTS * (1 - 1e-9)
+
+
 def n_effective(weights: FloatArray) -> float:
     """Number of events of equal weight that fluctuate as much."""
     return float(weights.sum() ** 2 / (weights**2).sum())
