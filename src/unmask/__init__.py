@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from unmask.events.observables import OBSERVABLES
     from unmask.events.splits import split_background
     from unmask.io.parquet import write_events
-    from unmask.io.read import ReadOptions, read_events
+    from unmask.io.read import read_events
     from unmask.io.sample import load_sample
+    from unmask.io.source import ReadOptions
     from unmask.report.page import write_report
     from unmask.scores.calibration import calibrate
     from unmask.tokenizers.lookup_table import LookupTableTokenizer
@@ -35,7 +36,7 @@ _HOME = {
     "LookupTableTokenizer": "unmask.tokenizers.lookup_table",
     "MaskedTokenDetector": "unmask.detectors.masked_token",
     "OBSERVABLES": "unmask.events.observables",
-    "ReadOptions": "unmask.io.read",
+    "ReadOptions": "unmask.io.source",
     "TrainingSettings": "unmask.training",
     "VQVAETokenizer": "unmask.tokenizers.vqvae",
     "calibrate": "unmask.scores.calibration",

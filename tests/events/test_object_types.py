@@ -13,10 +13,12 @@ import pytest
 import unmask.events.objects as table
 from unmask.detectors.contrast import TRAINING, ContrastDetector
 from unmask.errors import ArtifactError, UsageError
+from unmask.events.event_set import EventSet
 from unmask.events.objects import COMMON_TYPES, OBJECTS
 from unmask.events.schema import EventSchema
 from unmask.io.parquet import write_events
-from unmask.io.read import ReadOptions, read_events
+from unmask.io.read import read_events
+from unmask.io.source import ReadOptions
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
 from unmask.tokenizers.vqvae import VQVAE_TRAINING, VQVAETokenizer
 
@@ -145,7 +147,7 @@ def test_a_table_holds_events_of_one_width(tmp_path: Path) -> None:
     wide, narrow = (read_events(path, options=ReadOptions(max_objects=n)) for n in (30, 18))
     with pytest.raises(UsageError, match="max_objects=30 after others with 18; read all files with the same"):
         write_events(tmp_path / "both.parquet", [narrow, wide])
-    write_events(tmp_path / "both.parquet", [wide, narrow])
+    write_events(tmp_path / "both.parquet", [EventSet.empty(), wide, narrow])
     assert read_events(tmp_path / "both.parquet").max_objects == 30
 
 

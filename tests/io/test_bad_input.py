@@ -18,7 +18,8 @@ from event_files import FORMATS, Event, darkmachines_line, event_set, example_ev
 from unmask.errors import BadDataError, UsageError
 from unmask.events.checks import BadEvents
 from unmask.io import FileFormat
-from unmask.io.read import ReadOptions, detect_kind, read_events
+from unmask.io.read import detect_kind, read_events
+from unmask.io.source import ReadOptions
 
 BAD_ROW = 5
 

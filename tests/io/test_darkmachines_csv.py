@@ -16,8 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.errors import BadDataError
+from unmask.events.checks import BadEvents
 from unmask.events.event_set import EventSet
-from unmask.io.read import BadEvents, ReadOptions, detect_kind, read_events, stream_events
+from unmask.io.read import detect_kind, read_events, stream_events
+from unmask.io.source import ReadOptions
 
 #: One event as both parsers give it: row, id, process, weight, MET, MET phi, objects (tag, E, pT, eta, phi).
 Parsed = tuple[int, int, str, float, float, float, list[tuple[float, ...]]]

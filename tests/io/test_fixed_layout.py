@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from unmask.errors import BadDataError, UsageError
 from unmask.events.event_set import EventSet
 from unmask.events.objects import Unit
-from unmask.io.read import ReadOptions, detect_kind, read_events, stream_events
+from unmask.io.read import detect_kind, read_events, stream_events
+from unmask.io.source import ReadOptions
 
 Table = npt.NDArray[np.float64]
 

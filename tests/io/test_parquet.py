@@ -16,10 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from unmask.errors import ArtifactError, BadDataError, UsageError
+from unmask.events.checks import BadEvents
 from unmask.events.columns import Names
 from unmask.events.event_set import EventSet, concatenate_events
 from unmask.io.parquet import read_provenance, write_events
-from unmask.io.read import BadEvents, ReadOptions, detect_kind, read_events, stream_events
+from unmask.io.read import detect_kind, read_events, stream_events
+from unmask.io.source import ReadOptions
 
 MakeEvents = Callable[..., EventSet]
 

@@ -13,9 +13,11 @@ import root_events
 import uproot
 
 from unmask.errors import BadDataError, MissingExtraError, UsageError
+from unmask.events.checks import BadEvents
 from unmask.events.event_set import EventSet
-from unmask.io.read import BadEvents, ReadOptions, detect_kind, read_events, stream_events
+from unmask.io.read import detect_kind, read_events, stream_events
 from unmask.io.root_file import Tree
+from unmask.io.source import ReadOptions
 
 KINDS = tuple(root_events.GROUPS)
 PREFIX = {"delphes": "{}", "nanoaod": "{}", "physlite": "Analysis{}sAuxDyn"}

@@ -12,7 +12,8 @@ import pytest
 from event_files import FORMATS, example_events
 
 from unmask.io import parquet
-from unmask.io.read import ReadOptions, detect_kind, read_events, stream_events
+from unmask.io.read import detect_kind, read_events, stream_events
+from unmask.io.source import ReadOptions
 
 
 def peak_bytes(path: Path, chunk_events: int) -> int:

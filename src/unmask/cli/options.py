@@ -70,7 +70,7 @@ def sources_of(
     ] = None,
 ) -> Sources:
     """Make the sources of a command; the signature holds the options that `reads_events` adds."""
-    from unmask.io.read import ReadOptions
+    from unmask.io.source import ReadOptions
     from unmask.workflow.sources import Sources
 
     if label and signal_process:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,24 +50,6 @@ class BadEvents:
         return [f"{n:,} x {reason} (first: {self.examples[reason]})" for reason, n in self.reasons.most_common()]
 
 
-@dataclass(frozen=True)
-class _Rule:
-    """``accepts`` holds for good values (and never for NaN)."""
-
-    reason: str
-    column: str
-    accepts: Callable[[FlatEvents], BoolArray]
-    accepted: str
-
-
-def _between(column: str, low: float, high: float) -> Callable[[FlatEvents], BoolArray]:
-    def accepts(flat: FlatEvents) -> BoolArray:
-        values = getattr(flat, column)
-        return np.asarray((values >= low) & (values <= high))
-
-    return accepts
-
-
 def _energy_matches_momentum(flat: FlatEvents) -> BoolArray:
     # In single precision, as events are kept: one that passes here passes again when read back from Parquet.
     energy, pt, eta = (column.astype(np.float32) for column in (flat.energy_mev, flat.pt_mev, flat.eta))
@@ -77,24 +58,19 @@ def _energy_matches_momentum(flat: FlatEvents) -> BoolArray:
     return np.asarray((energy >= low * momentum) & (energy <= high * momentum))
 
 
-_ENERGY_HINT = "if the file is not in MeV, declare its unit"
-_PHI_TEXT = "-pi to pi"
-_RULES = (
-    _Rule("bad weight", "weight", lambda flat: np.isfinite(flat.weight), "a finite number"),
-    _Rule("bad MET", "met_mev", _between("met_mev", 0, MAX_ENERGY_MEV), f"0 to 14 TeV in MeV; {_ENERGY_HINT}"),
-    _Rule("bad MET phi", "met_phi", _between("met_phi", -MAX_ABS_PHI, MAX_ABS_PHI), _PHI_TEXT),
-    _Rule("bad energy", "energy_mev", _between("energy_mev", 1, MAX_ENERGY_MEV), f"1 MeV to 14 TeV; {_ENERGY_HINT}"),
-    _Rule(
-        "bad pT", "pt_mev", _between("pt_mev", MIN_PT_MEV, MAX_ENERGY_MEV), f"1 GeV to 14 TeV in MeV; {_ENERGY_HINT}"
-    ),
-    _Rule("bad eta", "eta", _between("eta", -MAX_ABS_ETA, MAX_ABS_ETA), f"-{MAX_ABS_ETA:g} to {MAX_ABS_ETA:g}"),
-    _Rule("bad phi", "phi", _between("phi", -MAX_ABS_PHI, MAX_ABS_PHI), _PHI_TEXT),
-    _Rule(
-        "mixed units",
-        "energy_mev",
-        _energy_matches_momentum,
-        "an energy of the size of pT cosh(eta): E and pT must be in the same unit",
-    ),
+_HINT = "if the file is not in MeV, declare its unit"
+_ETA, _PHI = f"-{MAX_ABS_ETA:g} to {MAX_ABS_ETA:g}", "-pi to pi"
+_TOGETHER = "an energy of the size of pT cosh(eta): E and pT must be in the same unit"
+#: Reason, column, its limits or what holds for good values (and never for NaN), and what is accepted.
+_RULES: tuple[tuple[str, str, tuple[float, float] | Callable[[FlatEvents], BoolArray], str], ...] = (
+    ("bad weight", "weight", lambda flat: np.isfinite(flat.weight), "a finite number"),
+    ("bad MET", "met_mev", (0, MAX_ENERGY_MEV), f"0 to 14 TeV in MeV; {_HINT}"),
+    ("bad MET phi", "met_phi", (-MAX_ABS_PHI, MAX_ABS_PHI), _PHI),
+    ("bad energy", "energy_mev", (1, MAX_ENERGY_MEV), f"1 MeV to 14 TeV; {_HINT}"),
+    ("bad pT", "pt_mev", (MIN_PT_MEV, MAX_ENERGY_MEV), f"1 GeV to 14 TeV in MeV; {_HINT}"),
+    ("bad eta", "eta", (-MAX_ABS_ETA, MAX_ABS_ETA), _ETA),
+    ("bad phi", "phi", (-MAX_ABS_PHI, MAX_ABS_PHI), _PHI),
+    ("mixed units", "energy_mev", _energy_matches_momentum, _TOGETHER),
 )
 
 
@@ -104,25 +80,24 @@ def check_events(flat: FlatEvents, *, path: Path | str, place: Callable[[int], s
     ``place`` turns an index into ``flat`` into words, such as "line 12".
     """
     is_bad: BoolArray = np.zeros(len(flat), np.bool_)
-    broken: list[tuple[int, int, _Rule, Any]] = []  # first event, number of events, rule, value
+    broken: list[tuple[int, int, str, str]] = []  # first event, number of events, reason, message
     # Values that cannot be compared or multiplied are what we look for: they break a rule, silently.
     with np.errstate(invalid="ignore", over="ignore"):
-        for rule in _RULES:
-            breaks = ~rule.accepts(flat)
+        for reason, column, good, accepted in _RULES:
+            values = getattr(flat, column)
+            breaks = ~(good(flat) if callable(good) else (values >= good[0]) & (values <= good[1]))
             if not breaks.any():
                 continue
-            values = getattr(flat, rule.column)
             index = np.flatnonzero(breaks)
-            events = flat.event_of_object[index] if rule.column in FLAT_COLUMNS else index
+            events = flat.event_of_object[index] if column in FLAT_COLUMNS else index
             is_new = ~is_bad[events]
             if is_new.any():
                 new_events = np.unique(events[is_new])
-                value = values[index[is_new][0]]
-                broken.append((int(new_events[0]), len(new_events), rule, value))
+                message = f"{column} is {values[index[is_new][0]]:.6g}; accepted: {accepted}"
+                broken.append((int(new_events[0]), len(new_events), reason, message))
                 is_bad[new_events] = True
-    for event, n_events, rule, value in sorted(broken, key=lambda item: item[0]):
-        message = f"{rule.column} is {value:.6g}; accepted: {rule.accepted}"
-        bad.add(rule.reason, BadDataError(message, path=path, where=place(event)), n_events)
+    for event, n_events, reason, message in sorted(broken, key=lambda one: one[0]):
+        bad.add(reason, BadDataError(message, path=path, where=place(event)), n_events)
     if is_bad.any():
         flat = flat.keep(~is_bad)
     _check_met_unit(flat, path)

@@ -67,6 +67,8 @@ class EventsWriter:
 
     def write(self, events: EventSet) -> None:
         """Append events; small parts are joined into row groups of a useful size."""
+        if not len(events):
+            return
         self._opened(events.max_objects)
         if events.max_objects > self._max_objects:
             raise UsageError(

@@ -18,18 +18,6 @@ from unmask.io import FILE_FORMATS, ROOT_FORMATS, FileFormat
 from unmask.io.sample import resolve
 from unmask.io.source import Reader, ReadOptions, Source, damaged, open_text
 
-__all__ = [
-    "FILE_FORMATS",
-    "SEEKABLE_FORMATS",
-    "BadEvents",
-    "FileFormat",
-    "ReadOptions",
-    "count_entries",
-    "detect_kind",
-    "read_events",
-    "stream_events",
-]
-
 #: Where some entries can be read without all that stand before them.
 SEEKABLE_FORMATS: tuple[FileFormat, ...] = ("parquet", *ROOT_FORMATS)
 

@@ -14,8 +14,8 @@ from unmask.artifacts import MANIFEST, Json, provenance, sha256_of_file
 from unmask.detectors import Detector, load_detector
 from unmask.errors import ArtifactError, UnmaskError, UsageError
 from unmask.events.event_set import EventSet
-from unmask.io.read import ReadOptions
 from unmask.io.sample import resolve
+from unmask.io.source import ReadOptions
 from unmask.scores.explanations import MostAnomalous, explained_path, write_explanations
 from unmask.scores.score_table import SCORES_TABLE, Scores, write_scores
 from unmask.tables import open_table, part_name, parts_in

@@ -12,8 +12,9 @@ from unmask.errors import UsageError, nearest
 from unmask.events.checks import BadEvents
 from unmask.events.event_set import EventSet
 from unmask.io import FileFormat
-from unmask.io.read import ReadOptions, check_distinct_names, count_entries, detect_kind, stream_events
+from unmask.io.read import check_distinct_names, count_entries, detect_kind, stream_events
 from unmask.io.sample import resolve
+from unmask.io.source import ReadOptions
 
 #: A file and the entries of it that are read; None reads all.
 Piece = tuple[Path, tuple[int, int] | None]
