@@ -14,10 +14,9 @@ app = typer.Typer(
     name="unmask",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Options of a command: [bold]unmask COMMAND --help[/bold]. "
-    "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 bad data.",
+    epilog="Options of a command: `unmask COMMAND --help`. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 bad data.",
 )
 app.add_typer(data.app, name="data")
 app.add_typer(tokenizer.app, name="tokenizer")

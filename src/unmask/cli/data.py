@@ -149,11 +149,11 @@ def split(
 
 @app.command()
 def download(
-    study: Annotated[str, typer.Argument(help="Data set: four-top or gluino.")],
+    study: Annotated[str, typer.Argument(help="Data set: gluino, darkmachines, darkmachines-secret or -processes.")],
     directory: Annotated[
         Path | None, typer.Option(help="Folder for the files [default: UNMASK_DATA_DIR, or a cache].")
     ] = None,
-    pattern: Annotated[str | None, typer.Option(help="Pattern of file names, such as '*2b*' [default: all].")] = None,
+    pattern: Annotated[str | None, typer.Option(help="Pattern of file names, such as `*2b*` [default: all].")] = None,
     show_list: Annotated[bool, typer.Option("--list", help="List of the files, without downloading.")] = False,
 ) -> None:
     """Download a Dark Machines data set by DOI, verified against the record's checksums, and cached."""

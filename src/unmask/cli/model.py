@@ -76,7 +76,7 @@ def score(
         Path, typer.Option("--out", "-o", help="Parquet file; with --dask or --shard, a folder of parts.")
     ] = Path("scores.parquet"),
     token_losses: Annotated[bool, typer.Option("--token-losses", help="Loss of every token in OUT.")] = False,
-    how: Annotated[
+    reduction: Annotated[
         str | None, typer.Option("--score", help="Reduction of token losses: mean, mean-real, sum or max.")
     ] = None,
     explain: Annotated[int, typer.Option(min=0, metavar="N", help="Number of most anomalous events to explain.")] = 0,
@@ -102,7 +102,7 @@ def score(
         raise UsageError("--explain needs all events in one process; leave out --dask and --shard")
     if bool(dask) + bool(shard) > 1 or (n_parts and not dask):
         raise UsageError("--dask, with --parts, scores all parts, and --shard one of them; give only one")
-    scoring = Scoring(resolve(model).absolute(), how, token_losses, explain, device)
+    scoring = Scoring(resolve(model).absolute(), reduction, token_losses, explain, device)
     if dask:
         require("distributed", "dask")
         from unmask.workflow.dask import number_of_parts

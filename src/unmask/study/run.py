@@ -210,7 +210,7 @@ class StudyRun:
     def _score(self, name: str, events: Iterable[EventSet], files: Sequence[Path], out: Path, explain: int) -> Outcome:
         """Score events, and explain the most anomalous where the detector can."""
         scoring = Scoring(self._model(name), explain=explain, device=self.device)
-        if explain and not scoring.can_explain:
+        if explain and not scoring.detector.can_explain:
             self.reporter.note(f"{name}: a {scoring.detector.kind} detector does not explain its scores")
             scoring = replace(scoring, explain=0)
         inputs = [{"file": path.name, "sha256": self.ledger.digest(path)} for path in files]

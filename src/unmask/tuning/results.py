@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from unmask.artifacts import atomic_path
 from unmask.errors import UsageError, require
 from unmask.tuning.scan import Plan
 from unmask.tuning.space import changes_for
-from unmask.workflow.settings import Settings
+from unmask.workflow.settings import Settings, flat
 
 #: Complete trials needed for importances.
 MIN_TRIALS = 3
@@ -112,26 +112,7 @@ def write_settings(path: Path, settings: Settings) -> None:
     """Write settings as TOML, for ``unmask train --preset``."""
     if path.suffix != ".toml":
         raise UsageError(f"{path}: a preset is written as .toml")
-    content = {key: value for key, value in vars(settings).items() if key != "name"}
+    content = flat({key: value for key, value in vars(settings).items() if key != "name"})
     with atomic_path(path) as scratch:
-        scratch.write_text(toml_text(content))
-
-
-def toml_text(table: Mapping[str, Any], name: str = "") -> str:
-    """Write a table of words, numbers, lists and further tables as TOML.
-
-    >>> print(toml_text({"seed": 1, "training": {"rate": 5e-05, "schedule": "constant"}}))
-    seed = 1
-    <BLANKLINE>
-    [training]
-    rate = 5e-05
-    schedule = "constant"
-    <BLANKLINE>
-    """
-    # What JSON writes for words, numbers, booleans and lists is TOML too.
-    lines = [f"{key} = {json.dumps(value)}\n" for key, value in table.items() if not isinstance(value, Mapping)]
-    header = f"\n[{name}]\n" if name and (lines or not table) else ""
-    inner = [
-        toml_text(value, f"{name}.{key}" if name else key) for key, value in table.items() if isinstance(value, Mapping)
-    ]
-    return header + "".join(lines) + "".join(inner)
+        # What JSON writes for words, numbers, booleans and lists is TOML too.
+        scratch.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in content.items()))

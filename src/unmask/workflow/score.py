@@ -73,8 +73,8 @@ class Scoring:
     ----------
     model
         The detector, or the folder of a saved one.
-    how
-        Name of a score, for detectors that have several.
+    reduction
+        Reduction of token losses to a score; None for that of the detector.
     token_losses
         Also write the loss of each token.
     explain
@@ -82,7 +82,7 @@ class Scoring:
     """
 
     model: Detector | Path
-    how: str | None = None
+    reduction: str | None = None
     token_losses: bool = False
     explain: int = 0
     device: str = "auto"
@@ -102,14 +102,9 @@ class Scoring:
         except FileNotFoundError:
             raise ArtifactError(f"no {MANIFEST} here; give the folder of a trained detector", path=self.model) from None
 
-    @property
-    def can_explain(self) -> bool:
-        """Whether the detector explains its scores."""
-        return self.detector.can_explain
-
     def origin(self) -> dict[str, Json]:
         """Provenance of scores: the detector and how it scores."""
-        origin = self.detector.origin_of_scores(self.digest, self.how)
+        origin = self.detector.origin_of_scores(self.digest, self.reduction)
         return {**origin, "token_losses": self.token_losses}
 
     def write(self, events: Iterable[EventSet], out: Path, **metadata: Json) -> Outcome:
@@ -131,7 +126,7 @@ class Scoring:
             nonlocal n_trained_on
             for some in events:
                 scores = detector.scores(
-                    some, reduction=self.how, with_token_losses=self.token_losses, device=self.device
+                    some, reduction=self.reduction, with_token_losses=self.token_losses, device=self.device
                 )
                 most.add(some, scores.score)
                 n_trained_on += scores.n_trained_on

@@ -156,6 +156,18 @@ def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
+def flat(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Turn tables into dotted names.
+
+    >>> flat({"dropout": 0.1, "training": {"seed": 1}})
+    {'dropout': 0.1, 'training.seed': 1}
+    """
+    result: dict[str, Any] = {}
+    for key, value in tables.items():
+        result |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return result
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file."""
     try:
