@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from benchmarks.masked_token_scoring import background_tokens
 from benchmarks.timing import best_times
 from unmask.detectors.masked_token import MaskedTokenDetector
-from unmask.events.event_set import BACKGROUND, concatenate_events
+from unmask.events.event_set import BACKGROUND, EventSet
 from unmask.io.sample import load_sample
 from unmask.networks.masked_token import MaskedTokenTransformer
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
@@ -111,7 +111,7 @@ def epochs_on_cuda() -> dict[str, float]:
     """Whole epochs of the training loop: events/s in each precision, and the share of the time without GPU work."""
     events = load_sample("gluino")
     background = events[events.label == BACKGROUND]
-    train = concatenate_events([background] * (150_000 // len(background)))  # as many as the study has
+    train = EventSet.concatenate([background] * (150_000 // len(background)))  # as many as the study has
     tokenizer, figures = LookupTableTokenizer(4).fit(background), {}
 
     def fit(precision: Precision, reporter: Reporter | None) -> MaskedTokenDetector:

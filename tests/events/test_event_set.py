@@ -11,7 +11,7 @@ import pytest
 from unmask.errors import UsageError
 from unmask.events.build import FlatEvents, to_event_set
 from unmask.events.columns import Names
-from unmask.events.event_set import EventSet, concatenate_events
+from unmask.events.event_set import EventSet
 
 MakeEvents = Callable[..., EventSet]
 
@@ -31,17 +31,17 @@ def test_chunks_and_concatenation_are_inverse(make_events: MakeEvents) -> None:
     events = make_events(20)
     chunks = list(events.chunks(6))
     assert [len(chunk) for chunk in chunks] == [6, 6, 6, 2]
-    assert concatenate_events(chunks).equals(events)
-    assert not concatenate_events(chunks[::-1]).equals(events)
+    assert EventSet.concatenate(chunks).equals(events)
+    assert not EventSet.concatenate(chunks[::-1]).equals(events)
 
 
 def test_concatenation_joins_names(make_events: MakeEvents) -> None:
     first, second = make_events(4, processes=["a", "b"], file="1"), make_events(4, processes=["b", "c"], file="2")
-    joined = concatenate_events([EventSet.empty(), first, second])
+    joined = EventSet.concatenate([EventSet.empty(), first, second])
     assert joined.process.tolist() == ["a", "b", "a", "b", "b", "c", "b", "c"]
     assert joined.file.tolist() == ["1"] * 4 + ["2"] * 4
     assert joined.process_names.counts() == {"a": 2, "b": 4, "c": 2}
-    assert len(concatenate_events([])) == 0
+    assert len(EventSet.concatenate([])) == 0
 
 
 def test_every_array_is_read_only(make_events: MakeEvents) -> None:
@@ -94,7 +94,7 @@ def test_labels(make_events: MakeEvents) -> None:
 
 
 def test_repr_summarises(make_events: MakeEvents) -> None:
-    text = repr(concatenate_events([make_events(3, label=1), make_events(2, label=-1, processes=["data"])]))
+    text = repr(EventSet.concatenate([make_events(3, label=1), make_events(2, label=-1, processes=["data"])]))
     assert "5 events (3 signal, 2 unlabelled)" in text
     assert "processes: ttH 2, ttW 1, data 2" in text
     assert "events cut to 18 objects: 0" in text

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from unmask.errors import UsageError
 from unmask.events.columns import Names
-from unmask.events.event_set import EventSet, concatenate_events
+from unmask.events.event_set import EventSet
 from unmask.events.splits import Splitter, assign_split, split_background
 
 MakeEvents = Callable[..., EventSet]
@@ -68,7 +68,7 @@ def test_chunking_does_not_matter(make_events: MakeEvents, sizes: list[int], per
 def test_other_files_and_processes_do_not_matter(make_events: MakeEvents) -> None:
     mine = make_events(100, processes=["a", "b"], file="mine.csv")
     other = make_events(33, processes=["c", "a"], file="other.csv")
-    both = concatenate_events([other, mine])
+    both = EventSet.concatenate([other, mine])
     assert np.array_equal(assign_split(both, seed=4)[33:], assign_split(mine, seed=4))
     only_b = mine[mine.process == "b"]
     assert np.array_equal(assign_split(mine, seed=4)[mine.process == "b"], assign_split(only_b, seed=4))

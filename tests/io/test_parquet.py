@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from unmask.errors import ArtifactError, BadDataError, UsageError
 from unmask.events.checks import BadEvents
 from unmask.events.columns import Names
-from unmask.events.event_set import EventSet, concatenate_events
+from unmask.events.event_set import EventSet
 from unmask.io.parquet import read_provenance, write_events
 from unmask.io.read import detect_kind, read_events, stream_events
 from unmask.io.source import ReadOptions
@@ -84,7 +84,7 @@ def test_whatever_a_reader_accepts_can_be_kept(tmp_path: Path) -> None:
 
 def test_identity_and_labels_are_kept_unless_told_otherwise(tmp_path: Path, make_events: MakeEvents) -> None:
     path = tmp_path / "all.parquet"
-    both = concatenate_events([make_events(5, label=0, file="a.csv"), make_events(5, label=1, file="b.csv")])
+    both = EventSet.concatenate([make_events(5, label=0, file="a.csv"), make_events(5, label=1, file="b.csv")])
     write_events(path, both)
     assert detect_kind(path) == "parquet"
     events = read_events(path)
@@ -135,7 +135,7 @@ def test_many_small_pieces_become_few_row_groups(tmp_path: Path, make_events: Ma
     assert pq.ParquetFile(path).num_row_groups == 3
     chunks = list(stream_events(path, options=ReadOptions(chunk_events=7000)))
     assert max(map(len, chunks)) <= 7000
-    assert concatenate_events(chunks).equals(concatenate_events([events] * 12))
+    assert EventSet.concatenate(chunks).equals(EventSet.concatenate([events] * 12))
 
 
 def test_a_unit_other_than_mev_is_refused(tmp_path: Path, make_events: MakeEvents) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unmask.events.event_set import EventSet, concatenate_events
+from unmask.events.event_set import EventSet
 from unmask.events.objects import OBJECTS
 from unmask.scores.explanations import Explanation, Guess, MostAnomalous, Term, TokenExplanation, write_explanations
 from unmask.scores.score_table import Scores, write_scores
@@ -71,7 +71,7 @@ def write_run(
 ) -> Path:
     """Write 200 scored events of each label to ``path``, signal scoring higher, and explain the highest."""
     parts = [make_events(200, label=label, seed=k, **options) for k, label in enumerate(labels)]
-    events = concatenate_events(
+    events = EventSet.concatenate(
         [replace(part, row=part.row + 200 * k) for k, part in enumerate(parts)]  # rows of one file
     )
     if weight_of_first is not None:

@@ -12,7 +12,7 @@ import pytest
 from tests.report.runs import write_run
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.evaluate import evaluate
-from unmask.events.event_set import EventSet, concatenate_events
+from unmask.events.event_set import EventSet
 from unmask.io.parquet import write_events
 from unmask.report.page import Figure, write_report
 from unmask.scores.explanations import read_explanations
@@ -236,7 +236,7 @@ def test_scores_without_explanations_have_no_browser(make_events: MakeEvents, tm
 
 
 def test_constant_scores_are_reported_and_scores_without_value_refused(tmp_path: Path, make_events: MakeEvents) -> None:
-    events = concatenate_events([make_events(50), make_events(50, label=1, file="signal.csv")])
+    events = EventSet.concatenate([make_events(50), make_events(50, label=1, file="signal.csv")])
     write_scores(tmp_path / "constant.parquet", [Scores.of(events, np.full(100, 2.0))])
     write_report([tmp_path / "constant.parquet"], tmp_path / "report.html")
     assert "constant score: constant gives all events the score 2" in (tmp_path / "report.html").read_text()

@@ -22,7 +22,6 @@ from unmask.evaluation import evaluate as evaluation
 from unmask.evaluation.metrics import Metrics
 from unmask.evaluation.metrics import measure as measure_all
 from unmask.evaluation.roc import RankedScores
-from unmask.events.event_set import concatenate_events
 from unmask.events.splits import SPLITS
 from unmask.report import runs
 from unmask.report.style import Style
@@ -380,13 +379,13 @@ def test_weights_that_leave_nothing_are_an_error_before_anything_is_trained(file
 
 def test_signal_events_that_are_given_twice_are_refused(files: Path, tmp_path: Path) -> None:
     background, light, heavy = (files / f"{name}.parquet" for name in ("background", "light", "heavy"))
-    both = concatenate_events([read_events(heavy), read_events(light)[:40]])
+    both = EventSet.concatenate([read_events(heavy), read_events(light)[:40]])
     write_events(tmp_path / "both.parquet", both)
     for signals in ((light, tmp_path / "both.parquet"), (tmp_path / "both.parquet", light)):
         run, _ = new_run(tmp_path / "a", study_files((background,), signals))
         with pytest.raises(BadDataError, match=r"light\.parquet: 40 of 300 .* second time.*40 of them in other files"):
             run.run()
-    write_events(tmp_path / "double.parquet", concatenate_events([read_events(heavy)] * 2))
+    write_events(tmp_path / "double.parquet", EventSet.concatenate([read_events(heavy)] * 2))
     run, _ = new_run(tmp_path / "b", study_files((background,), (tmp_path / "double.parquet",)))
     with pytest.raises(BadDataError, match=r"double\.parquet: 300 of 600 .* second time.*all of them in this file"):
         run.run()

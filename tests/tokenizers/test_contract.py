@@ -15,7 +15,7 @@ from unmask import fitted as fitted_kinds
 from unmask.artifacts import FORMAT_VERSION
 from unmask.errors import ArtifactError, NotFittedError, UsageError
 from unmask.events.columns import Names
-from unmask.events.event_set import EventSet, concatenate_events
+from unmask.events.event_set import EventSet
 from unmask.events.objects import MAX_OBJECTS
 from unmask.tokenizers import PAD_ID, Tokenizer, concatenate_tokens, load_tokenizer
 
@@ -91,7 +91,7 @@ def test_events_without_objects_are_all_padding_but_for_the_met(fitted: Tokenize
 
 @pytest.mark.parametrize("where", ["train", "validation"])
 def test_signal_is_refused(make: Callable[[], Tokenizer], where: str) -> None:
-    mixed = concatenate_events([VALIDATION, TEST[:3].with_label(1)])
+    mixed = EventSet.concatenate([VALIDATION, TEST[:3].with_label(1)])
     train, validation = (mixed, VALIDATION) if where == "train" else (TRAIN, mixed)
     tokenizer = make()
     with pytest.raises(UsageError, match="3 of 103 events are labelled signal"):

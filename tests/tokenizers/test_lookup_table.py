@@ -13,7 +13,7 @@ import pytest
 
 from tests.tokenizers.contract import make_events
 from unmask.errors import ArtifactError, BadDataError, UsageError
-from unmask.events.event_set import EventSet, concatenate_events
+from unmask.events.event_set import EventSet
 from unmask.events.objects import OBJECTS
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
 
@@ -148,7 +148,7 @@ def test_weights_do_not_move_the_edges() -> None:
 
 
 def test_equal_width_bins_span_the_bulk_of_the_background() -> None:
-    events = concatenate_events([TRAIN, one_event((1, 9e6, 9.0, 0.0), met_mev=0.0)])
+    events = EventSet.concatenate([TRAIN, one_event((1, 9e6, 9.0, 0.0), met_mev=0.0)])
     tokenizer = LookupTableTokenizer(5, edges="equal-width").fit(events)
     log_pt = np.log(events.pt_mev[events.is_object].astype(float))
     low, high = np.quantile(log_pt, [0.001, 0.999])

@@ -14,7 +14,7 @@ from tests.workflow.conftest import make_model
 from tests.workflow.running import unmask
 from unmask import ReadOptions, read_events
 from unmask.errors import ArtifactError, UsageError
-from unmask.events.event_set import EventSet, concatenate_events
+from unmask.events.event_set import EventSet
 from unmask.io.parquet import write_events
 from unmask.scores.calibration import ScoredBy
 from unmask.scores.score_table import Scores, read_scores
@@ -32,7 +32,7 @@ def assert_same_scores(one: Scores, other: Scores) -> None:
 
 
 def joined(sources: Sources, n: int) -> EventSet:
-    return concatenate_events([events for part in sources.parts(n) for events in part.stream()])
+    return EventSet.concatenate([events for part in sources.parts(n) for events in part.stream()])
 
 
 @pytest.mark.parametrize("n", [1, 3, 50])

@@ -38,11 +38,11 @@ def inspect(
     may_be_bad, sources.bad.skip = sources.bad.skip, True
     stream: Iterable[EventSet] = sources.stream(bar=progress_bar)
     if figure:
-        from unmask.events.event_set import concatenate_events
+        from unmask.events.event_set import EventSet
         from unmask.report.other_figures import draw_events
 
         stream = list(stream)
-        draw_events(concatenate_events(stream)).write(figure)
+        draw_events(EventSet.concatenate(stream)).write(figure)
         note(f"figure -> {figure}")
     summary = EventSummary.of(stream).as_dict()
     summary |= {"n_bad_events": sources.bad.n_skipped, "problems": sources.bad.summary()}

@@ -171,7 +171,11 @@ class EventSet(EventTable):
     @staticmethod
     def concatenate(parts: Sequence[EventSet]) -> EventSet:
         """Join event sets in the given order."""
-        return concatenate_events(parts)
+        parts = [part for part in parts if len(part)]
+        if len(parts) <= 1:
+            return parts[0] if parts else EventSet.empty()
+        width = max(part.max_objects for part in parts)
+        return join([part.with_max_objects(width) for part in parts])
 
     @property
     def max_objects(self) -> int:
@@ -280,12 +284,3 @@ OBJECT_DTYPES: dict[str, type[np.generic]] = {
     "phi": np.float32,
 }
 OBJECT_COLUMNS = tuple(OBJECT_DTYPES)
-
-
-def concatenate_events(parts: Sequence[EventSet]) -> EventSet:
-    """Join event sets in the given order."""
-    parts = [part for part in parts if len(part)]
-    if len(parts) <= 1:
-        return parts[0] if parts else EventSet.empty()
-    width = max(part.max_objects for part in parts)
-    return join([part.with_max_objects(width) for part in parts])

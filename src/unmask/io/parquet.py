@@ -19,7 +19,7 @@ from unmask.artifacts import Json
 from unmask.errors import ArtifactError, UsageError
 from unmask.events.build import FLAT_COLUMNS, FlatEvents
 from unmask.events.columns import IDENTITY_TYPES, Names, identity_from_arrow, identity_to_arrow
-from unmask.events.event_set import LABEL_NAMES, EventSet, concatenate_events
+from unmask.events.event_set import LABEL_NAMES, EventSet
 from unmask.events.objects import IS_OBJECT, KNOWN_TAGS, MAX_OBJECTS, TAG_LIMIT
 from unmask.io.source import Chunk, Source
 from unmask.tables import TableKind, TableWriter, open_table
@@ -90,7 +90,7 @@ class EventsWriter:
         return self._table
 
     def _write_row_group(self, n_events: int) -> None:
-        joined = concatenate_events(self._waiting)
+        joined = EventSet.concatenate(self._waiting)
         self._waiting, self._n_waiting = [joined[n_events:]], self._n_waiting - n_events
         if n_events:
             self._opened(self._max_objects).write(_to_arrow(joined[:n_events]))

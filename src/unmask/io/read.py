@@ -12,7 +12,7 @@ from pathlib import Path
 from unmask.errors import BadDataError, UsageError, nearest
 from unmask.events.build import to_event_set
 from unmask.events.checks import BadEvents, check_events
-from unmask.events.event_set import UNKNOWN, EventSet, Label, concatenate_events, label_code
+from unmask.events.event_set import UNKNOWN, EventSet, Label, label_code
 from unmask.events.objects import MAX_OBJECTS
 from unmask.io import FILE_FORMATS, ROOT_FORMATS, FileFormat
 from unmask.io.sample import resolve
@@ -134,7 +134,7 @@ def read_events(
     options, bad = options or ReadOptions(), bad or BadEvents()
     if label is not None:
         options = replace(options, label=label_code(label))
-    return concatenate_events(
+    return EventSet.concatenate(
         [chunk for file in files for chunk in stream_events(file, kind=kind, options=options, bad=bad)]
     )
 

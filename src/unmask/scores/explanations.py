@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from unmask.artifacts import Json, atomic_path
 from unmask.errors import ArtifactError
-from unmask.events.event_set import EventSet, concatenate_events
+from unmask.events.event_set import EventSet
 from unmask.events.objects import OBJECTS
 
 FORMAT_VERSION = 2
@@ -151,7 +151,7 @@ class MostAnomalous:
         both = np.concatenate([self.score, score[best]])
         order = np.argsort(-both, kind="stable")[: self.n_events]
         if len(order) and (order >= len(self.score)).any():
-            self.events = concatenate_events([self.events, events[best]])[order]
+            self.events = EventSet.concatenate([self.events, events[best]])[order]
         self.score = both[order]
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from unmask.artifacts import provenance
 from unmask.errors import BadDataError, UsageError
 from unmask.events.columns import Names
-from unmask.events.event_set import BACKGROUND, LABEL_NAMES, SIGNAL, UNKNOWN, EventSet, concatenate_events
+from unmask.events.event_set import BACKGROUND, LABEL_NAMES, SIGNAL, UNKNOWN, EventSet
 from unmask.events.fingerprints import fingerprints, is_leak
 from unmask.events.splits import DEFAULT_FRACTIONS, SPLITS, Splitter
 from unmask.io.parquet import EventsWriter
@@ -129,12 +129,12 @@ def write_signal(sources: Sources, path: Path, among: Sequence[Path], train: Eve
     chunks = {"signal of the study": [read_events(list(among))]} if among else {}
     for file, events in _stream(sources, reporter):
         chunks.setdefault(file.name, []).append(_labeled(file, events, SIGNAL))
-    parts = {name: concatenate_events(some) for name, some in chunks.items()}
+    parts = {name: EventSet.concatenate(some) for name, some in chunks.items()}
     counts = {name: part.process_names.counts() for name, part in parts.items()}
     for name, part in list(parts.items())[len(among) :]:
         if any(counts[name].keys() & counts[other].keys() for other in parts if other != name):
             parts[name] = replace(part, process_names=Names.constant(name.split(".")[0], len(part)))
-    signal = concatenate_events(list(parts.values()))
+    signal = EventSet.concatenate(list(parts.values()))
     if not len(signal):
         raise BadDataError("there are no signal events")
     check_given_once(parts)

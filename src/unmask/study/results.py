@@ -10,7 +10,7 @@ from unmask.artifacts import atomic_path
 from unmask.detectors import Detector
 from unmask.evaluation.evaluate import AUC, EPS_S, Evaluation
 from unmask.evaluation.table import Table
-from unmask.events.event_set import BACKGROUND, SIGNAL, EventSet, concatenate_events
+from unmask.events.event_set import BACKGROUND, SIGNAL, EventSet
 from unmask.report.other_figures import draw_events, draw_training, draw_type_losses
 from unmask.report.page import Figure, write_report
 from unmask.report.runs import Run
@@ -65,7 +65,7 @@ def write_detector_figures(folder: Path, name: str, detector: Detector, events: 
         drawings["type-losses"] = draw_type_losses(loss, types, some.label == SIGNAL, some.weight, style=style)
     background = events[events.label == BACKGROUND]
     if (copies := detector.altered_copies(background)) is not None:
-        both = concatenate_events([background, copies.with_label(SIGNAL)])
+        both = EventSet.concatenate([background, copies.with_label(SIGNAL)])
         drawings["altered-copies-beside-background"] = draw_events(both, signal="altered copies", style=style)
     with atomic_path(folder) as scratch:
         scratch.mkdir()

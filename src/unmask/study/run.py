@@ -14,7 +14,7 @@ from unmask.artifacts import MANIFEST, Json, atomic_path, provenance, sha256_of_
 from unmask.detectors import Detector
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.evaluate import Evaluation, evaluate
-from unmask.events.event_set import EventSet, concatenate_events
+from unmask.events.event_set import EventSet
 from unmask.io.read import read_events, stream_events
 from unmask.report.runs import Run, read_runs
 from unmask.report.style import Style
@@ -254,7 +254,7 @@ class StudyRun:
         )
 
     def _draw(self, name: str, folder: Path) -> None:
-        events = concatenate_events([*map(self._read, self._test_names)])
+        events = EventSet.concatenate([*map(self._read, self._test_names)])
         write_detector_figures(folder, name, Scoring(self._model(name)).detector, events, self.style)
 
     def _write_results(self, folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from unmask import fitted
 from unmask.detectors import Detector
 from unmask.errors import UsageError
-from unmask.events.event_set import EventSet, concatenate_events
+from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import TrainingFingerprints, is_leak
 from unmask.events.splits import split_background
 from unmask.io.sample import resolve
@@ -108,12 +108,12 @@ def training_events(
     UsageError
         If there is signal among them, or validation events are training events too.
     """
-    events = concatenate_events(list(sources.stream(bar=bar)))
+    events = EventSet.concatenate(list(sources.stream(bar=bar)))
     fitted.check_background(events)
     if not validation:
         train, held_out, test = split_background(events, seed=seed)
         return train, held_out, len(test)
-    held_out = concatenate_events(list(sources.stream(validation, bar)))
+    held_out = EventSet.concatenate(list(sources.stream(validation, bar)))
     n_shared = int(TrainingFingerprints.of(events).contains(held_out).sum())
     if is_leak(n_shared, len(held_out)):
         raise UsageError(
