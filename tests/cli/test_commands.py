@@ -44,7 +44,7 @@ def test_help_is_short(name: str, command: Any) -> None:
 
 
 def test_options_of_input_have_a_panel_of_their_own() -> None:
-    shown = unmask("score", "--help", environment={"COLUMNS": "100"}).stdout
+    shown = unmask("score", "--help", environment={"COLUMNS": "160"}).stdout
     assert "File format [default: detected from content]." in shown
     panel = shown.split("─ Input ─")[1].split("╰")[0]
     options = {"--format", "--unit", "--process", "--label", "--signal-process", "--tree", "--dataset", "--select"}
