@@ -117,6 +117,9 @@ def read_events(
 ) -> EventSet:
     """Read one or several files into one EventSet.
 
+    >>> read_events("sample:gluino", label="background").label.max()
+    np.int8(0)
+
     Parameters
     ----------
     paths
@@ -125,9 +128,6 @@ def read_events(
         "background", "signal", or 0, 1 or -1 for unknown; None keeps the label of a Parquet file, else unknown.
     kind, options, bad
         As in :func:`stream_events`.
-
-    >>> read_events("sample:gluino", label="background").label.max()
-    np.int8(0)
     """
     files = [paths] if isinstance(paths, (str, Path)) else list(paths)
     check_distinct_names(files)

@@ -261,6 +261,10 @@ def make_event_network(
 ) -> EventNetwork:
     """Make a network for whole events.
 
+    >>> network = make_event_network("part-sm", "tiny", n_out=1, schema=EventSchema(max_objects=2))
+    >>> network(torch.zeros(5, 3, 4), torch.tensor([[MET_TYPE, 1, 0]]).expand(5, 3)).shape
+    torch.Size([5, 1])
+
     Parameters
     ----------
     backbone
@@ -276,10 +280,6 @@ def make_event_network(
     biases
         False for a network without learned constants (no biases of layers and norms, no class token), whose output is
         not bounded and grows with the number of objects, which a mean over them would hide.
-
-    >>> network = make_event_network("part-sm", "tiny", n_out=1, schema=EventSchema(max_objects=2))
-    >>> network(torch.zeros(5, 3, 4), torch.tensor([[MET_TYPE, 1, 0]]).expand(5, 3)).shape
-    torch.Size([5, 1])
     """
     if backbone not in BACKBONES:
         raise UsageError(f"backbone {backbone!r}: {nearest(backbone, BACKBONES)}")

@@ -216,6 +216,9 @@ def mean_type_losses(
 ) -> dict[int, tuple[float, float]]:
     """Mean loss of the tokens of each type and its standard error, which allows for tokens of one event being alike.
 
+    >>> mean_type_losses(np.array([[1.0, 3.0], [2.0, 9.0]]), np.array([[1, 1], [1, MET_TYPE]]), np.ones(2))
+    {1: (2.0, 0.0), 32: (9.0, 0.0)}
+
     Parameters
     ----------
     loss
@@ -224,9 +227,6 @@ def mean_type_losses(
         Keys of ``TYPE_NAMES`` (n_events, sequence); tokens with other codes (empty slots) are left out.
     weight
         (n_events,)
-
-    >>> mean_type_losses(np.array([[1.0, 3.0], [2.0, 9.0]]), np.array([[1, 1], [1, MET_TYPE]]), np.ones(2))
-    {1: (2.0, 0.0), 32: (9.0, 0.0)}
     """
     means = {}
     for code in TYPE_NAMES:

@@ -95,16 +95,16 @@ class BackgroundTail:
     where there is no background to count, it goes on along an exponential tail with the mean excess of the last 5 % of
     background: an extrapolation that orders events, not a measured probability.
 
+    >>> tail = BackgroundTail.of(np.array([1.0, 2.0, 2.0, 4.0]))
+    >>> np.exp(-tail.minus_log_p_of(np.array([0.0, 2.0, 4.0]))).round(6).tolist()
+    [1.0, 0.8, 0.4]
+
     Attributes
     ----------
     value, minus_log_p
         Distinct scores of background (n_values,), rising, and their values.
     scale
         Mean excess.
-
-    >>> tail = BackgroundTail.of(np.array([1.0, 2.0, 2.0, 4.0]))
-    >>> np.exp(-tail.minus_log_p_of(np.array([0.0, 2.0, 4.0]))).round(6).tolist()
-    [1.0, 0.8, 0.4]
     """
 
     value: Array
