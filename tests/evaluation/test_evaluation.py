@@ -169,8 +169,8 @@ def test_without_the_columns_it_says_that_untrained_scores_are_missing() -> None
     found = evaluate({"detector": replace(two_signals(), observables=None)}, n_replicas=20)
     assert {row.name for row in found.rows} == {"detector"}
     assert found.notes[0].startswith("no untrained scores: no scores file has the column n_objects or ")
-    both = evaluate({"from elsewhere": replace(two_signals(), observables=None), "mine": two_signals()}, n_replicas=20)
-    assert {row.name for row in both.rows} == {"from elsewhere", "mine", *UNTRAINED}
+    both = evaluate({"from elsewhere": replace(two_signals(), observables=None), "whole": two_signals()}, n_replicas=20)
+    assert {row.name for row in both.rows} == {"from elsewhere", "whole", *UNTRAINED}
 
 
 def test_a_missing_column_leaves_the_other_untrained_scores() -> None:

@@ -71,7 +71,7 @@ def test_p_values_are_uniform_and_intervals_cover(weighted: bool) -> None:
 
 
 def test_the_threshold_keeps_its_word() -> None:
-    """Averaged over calibrations no more than the wanted share of new background is flagged; the interval covers."""
+    """Averaged over calibrations no more than the target share of new background is flagged; the interval covers."""
     shares, hits = [], []
     for seed in range(300):
         found = calibrate(background(1000, seed), background_efficiency=0.05)
@@ -120,9 +120,9 @@ def test_p_values_of_the_shipped_detector_are_uniform_on_background() -> None:
     weight = scores.weight[~first]
     assert weight.max() > 5 * weight.min()  # the sample is a mixture by weight: so are its p-values
     n_effective = weight.sum() ** 2 / (weight**2).sum()
-    for wanted in (0.05, 0.1, 0.25, 0.5, 0.75, 0.9):
-        error = np.sqrt(wanted * (1 - wanted) * (1 / n_effective + 1 / found.survival.n_effective))
-        assert np.average(value <= wanted, weights=weight) == pytest.approx(wanted, abs=4 * error)
+    for target in (0.05, 0.1, 0.25, 0.5, 0.75, 0.9):
+        error = np.sqrt(target * (1 - target) * (1 / n_effective + 1 / found.survival.n_effective))
+        assert np.average(value <= target, weights=weight) == pytest.approx(target, abs=4 * error)
 
 
 def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:

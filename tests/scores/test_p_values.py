@@ -1,4 +1,4 @@
-"""Background p-values and trivial scores."""
+"""Background p-values and untrained scores."""
 
 from dataclasses import replace
 

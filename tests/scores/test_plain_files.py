@@ -26,17 +26,17 @@ def write(path: Path, **columns: object) -> Path:
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_score_and_label_are_enough(tmp_path: Path, suffix: str) -> None:
-    path = write(tmp_path / f"mine.{suffix}", note=["x"] * 300, label=LABEL, score=SCORE)
+    path = write(tmp_path / f"plain.{suffix}", note=["x"] * 300, label=LABEL, score=SCORE)
     scores = read_scores(path)
     np.testing.assert_array_equal(scores.score, SCORE)
     np.testing.assert_array_equal(scores.label, LABEL)
     np.testing.assert_array_equal(scores.row, np.arange(300))
     assert np.all(scores.weight == 1)
     assert scores.process_names.counts() == {"background": 150, "signal": 150}
-    found = evaluate({"mine": scores}, n_replicas=20)
-    assert [row.name for row in found.rows] == ["mine"]
+    found = evaluate({"plain": scores}, n_replicas=20)
+    assert [row.name for row in found.rows] == ["plain"]
     assert found.notes[0].startswith("no untrained scores: no scores file has the column")
-    assert "mine" in running("evaluate", path)[0]
+    assert "plain" in running("evaluate", path)[0]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -46,16 +46,16 @@ def test_all_columns_are_those_of_a_scores_file(tmp_path: Path, suffix: str) -> 
     table = pq.read_table(tmp_path / "ours.parquet").replace_schema_metadata(None)
     columns = {name: table[name].cast(pa.string()) if name in ("file", "process") else table[name] for name in
                table.column_names}  # fmt: skip
-    theirs = read_scores(write(tmp_path / f"theirs.{suffix}", **columns))
-    assert theirs.process_names.words == ours.process_names.words
-    np.testing.assert_array_equal(align(theirs, ours, name="theirs", reference_name="ours").score, SCORE)
-    assert theirs.observables is not None
+    elsewhere = read_scores(write(tmp_path / f"elsewhere.{suffix}", **columns))
+    assert elsewhere.process_names.words == ours.process_names.words
+    np.testing.assert_array_equal(align(elsewhere, ours, name="elsewhere", reference_name="ours").score, SCORE)
+    assert elsewhere.observables is not None
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_the_observables_that_are_there_are_read(tmp_path: Path, suffix: str) -> None:
     some = {name: column for name, column in toy_observables(LABEL).items() if name != "met_mev"}
-    scores = read_scores(write(tmp_path / f"theirs.{suffix}", score=SCORE, label=LABEL, **some))
+    scores = read_scores(write(tmp_path / f"elsewhere.{suffix}", score=SCORE, label=LABEL, **some))
     write_scores(tmp_path / "ours.parquet", [scores])
     for found in (scores, read_scores(tmp_path / "ours.parquet")):
         assert found.observables is not None
@@ -64,7 +64,7 @@ def test_the_observables_that_are_there_are_read(tmp_path: Path, suffix: str) ->
 
 
 def test_rows_are_counted_over_chunks(tmp_path: Path) -> None:
-    path = write(tmp_path / "mine.parquet", score=SCORE, label=LABEL)
+    path = write(tmp_path / "plain.parquet", score=SCORE, label=LABEL)
     chunks = list(stream_scores(path, chunk_events=70))
     assert len(chunks) == 5
     np.testing.assert_array_equal(np.concatenate([chunk.row for chunk in chunks]), np.arange(300))

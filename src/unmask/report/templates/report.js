@@ -21,7 +21,7 @@
   const tableRow = (...columns) =>
     element("tr", {}, ...columns.map(([name, kind, content]) => element("td", { "data-name": name, class: kind }, content)));
 
-  // Surprise: from pale to dark, so that it is read in grey too.
+  // Contribution: from pale to dark, so that it is read in grey too.
   const stops = [[255, 240, 214], [247, 178, 98], [206, 73, 46], [84, 13, 35]];
   let highest = 1;
   function color(contribution) {
