@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from unmask.artifacts import provenance, sha256_of_file
-from unmask.events.event_set import EventSet, concatenate_events
+from unmask.events.event_set import EventSet
 from unmask.io.parquet import write_events
 from unmask.io.read import read_events
 
@@ -31,7 +31,7 @@ def main() -> None:
     for study, (folder, signal, limit, exceptions) in STUDIES.items():
         files = sorted((arguments.data / folder).glob("*.csv.gz"))
         parts = [take(read_events(file), exceptions.get(file.name.split(".")[0], limit)) for file in files]
-        events = concatenate_events(parts).with_signal([signal])
+        events = EventSet.concatenate(parts).with_signal([signal])
         facts = provenance(data="unmask-sim-2026.11", version=version, seed=SEED, files=[file.name for file in files])
         write_events(arguments.out / f"{study}.parquet", events, provenance=facts)
         print(study, version, events, (arguments.out / f"{study}.parquet").stat().st_size)
