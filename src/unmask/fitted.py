@@ -1,13 +1,10 @@
-"""Fitted tokenizers and detectors: their kinds, settings, and how they are saved and loaded.
-
-Nothing here needs torch.
-"""
+"""Fitted tokenizers and detectors: their kinds, settings, and how they are saved and loaded, without torch."""
 
 from __future__ import annotations
 
 import inspect
-from abc import ABC
-from collections.abc import Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
 from importlib import import_module
 from pathlib import Path
@@ -72,7 +69,7 @@ class Fitted(ABC):
     kind: ClassVar[str]
     #: Arguments that are fitted themselves and saved in folders of their own.
     parts: ClassVar[tuple[str, ...]] = ()
-    #: Arguments that are no settings, since another one holds what they say.
+    #: Arguments that are no settings, since another one holds their value.
     shorthands: ClassVar[tuple[str, ...]] = ()
 
     #: Numbers, files and processes of the training and validation events; None before ``fit``.
@@ -95,16 +92,17 @@ class Fitted(ABC):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Arguments of the constructor by name; with ``deep`` also those of parts, as in ``tokenizer__n_bins``."""
         values = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-        inner = {name: value.get_params() for name, value in values.items() if deep and isinstance(value, Fitted)}
-        return values | {f"{part}__{name}": value for part, table in inner.items() for name, value in table.items()}
+        for part in self.parts if deep else ():
+            values |= {f"{part}__{name}": value for name, value in values[part].get_params().items()}
+        return values
 
     def set_params(self, **parameters: Any) -> Self:
         """Change arguments of the constructor; those of a part as ``tokenizer__n_bins``."""
         for name, value in parameters.items():
-            part, is_nested, inner = name.partition("__")
-            if part not in (known := self.get_params(deep=False)) or (is_nested and part not in self.parts):
-                raise UsageError(f"{type(self).__name__} has no parameter {name!r}; {nearest(part, known)}")
-            if is_nested:
+            if name not in (known := self.get_params()):
+                raise UsageError(f"{type(self).__name__} has no parameter {name!r}; {nearest(name, known)}")
+            part, _, inner = name.partition("__")
+            if inner:
                 known[part].set_params(**{inner: value})
             else:
                 setattr(self, name, value)
@@ -112,39 +110,53 @@ class Fitted(ABC):
 
     def __repr__(self) -> str:
         defaults = {name: each.default for name, each in inspect.signature(type(self)).parameters.items()}
-        values = {name: value for name, value in self.get_params(deep=False).items() if value is not defaults[name]}
-        arguments = ", ".join(f"{name}={value!r}" for name, value in values.items() if value != defaults[name])
-        n_events = self.fitted_on_ and self.fitted_on_["train"]["n_events"]
-        state = "not fitted" if self.fitted_on_ is None else f"fitted on {n_events:,} events"
+        changed = {name: value for name, value in self.get_params(deep=False).items() if value != defaults[name]}
+        arguments = ", ".join(f"{name}={value!r}" for name, value in changed.items())
+        state = f"fitted on {self.fitted_on_['train']['n_events']:,} events" if self.fitted_on_ else "not fitted"
         return f"<{type(self).__name__}({arguments}), {state}>"
-
-    def check(self) -> None:  # noqa: B027 (some accept any argument)
-        """Validate the arguments of the constructor.
-
-        Raises
-        ------
-        UsageError
-            If they cannot be used.
-        """
-
-    def check_fitted(self) -> None:
-        """Raise NotFittedError before ``fit`` or ``load``."""
-        if self.fitted_on_ is None:
-            raise NotFittedError(f"this {self.kind} has not been fitted; call fit(train, validation) or load it first")
 
     def settings(self) -> dict[str, Json]:
         """Arguments of the constructor, parts apart, as JSON can hold them."""
         values = self.get_params(deep=False)
         return {name: _json(value) for name, value in values.items() if name not in (*self.parts, *self.shorthands)}
 
-    def start_fit(self, train: EventSet, validation: EventSet | None) -> dict[str, Json]:
-        """Validate arguments and events, and return the value for ``fitted_on_`` after the fit."""
+    def check(self) -> None:  # noqa: B027 (some accept any argument)
+        """Raise UsageError if arguments of the constructor cannot be used."""
+
+    def check_fitted(self) -> None:
+        """Raise NotFittedError before ``fit`` or ``load``."""
+        if self.fitted_on_ is None:
+            raise NotFittedError(f"this {self.kind} has not been fitted; call fit(train, validation) or load it first")
+
+    def fit(
+        self,
+        train: EventSet,
+        validation: EventSet | None = None,
+        *,
+        run_folder: str | Path | None = None,
+        reporter: Reporter | None = None,
+    ) -> Self:
+        """Learn from background events.
+
+        Parameters
+        ----------
+        run_folder
+            Folder for log and checkpoints of a network; an earlier run in it is continued.
+
+        Raises
+        ------
+        UsageError
+            If arguments cannot be used, or signal is among the events.
+        TrainingError
+            If the loss becomes NaN or infinite, or ``run_folder`` holds a run with other settings or data.
+        """
         self.check()
-        given = {name: events for name, events in (("train", train), ("validation", validation)) if events is not None}
+        given = {"train": train} | ({} if validation is None else {"validation": validation})
         for events in given.values():
             check_background(events)
         self.schema_ = EventSchema.of(*given.values())
-        return {
+        self._fit(train, train if validation is None else validation, run_folder=run_folder, reporter=reporter)
+        self.fitted_on_ = {
             name: {
                 "n_events": len(events),
                 "n_objects": int(events.n_objects.sum()),
@@ -153,6 +165,11 @@ class Fitted(ABC):
             }
             for name, events in given.items()
         }
+        return self
+
+    @abstractmethod
+    def _fit(self, train: EventSet, validation: EventSet, **options: Any) -> None:
+        """Learn from these events; the options are those of :meth:`fit`."""
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Everything learned, by name."""
@@ -185,11 +202,11 @@ class Fitted(ABC):
 def class_of(kind: str) -> type[Any]:
     """Class of a kind in ``KINDS``."""
     module, name = KINDS[kind]
-    found: type[Any] = getattr(import_module(module), name)
-    return found
+    chosen: type[Any] = getattr(import_module(module), name)
+    return chosen
 
 
-def load(folder: str | Path, kinds: Iterable[str] = tuple(KINDS)) -> Any:
+def load(folder: str | Path, kinds: Collection[str] = KINDS) -> Any:
     """Load a tokenizer or detector of one of these kinds.
 
     Raises
@@ -202,17 +219,16 @@ def load(folder: str | Path, kinds: Iterable[str] = tuple(KINDS)) -> Any:
         raise ArtifactError(f"holds a {artifact.kind}; expected {', '.join(kinds)}", path=folder)
     chosen = class_of(artifact.kind)
     defaults = {name: each.default for name, each in inspect.signature(chosen).parameters.items()}
+    arguments = {part: load(Path(folder) / part) for part in chosen.parts}
     try:
-        arguments = {
-            name: type(defaults[name])(**value) if is_dataclass(defaults.get(name)) else value
-            for name, value in artifact.settings.items()
-        }
-        made = chosen(**arguments, **{part: load(Path(folder) / part) for part in chosen.parts})
+        for name, value in artifact.settings.items():
+            arguments[name] = type(defaults[name])(**value) if is_dataclass(defaults.get(name)) else value
+        made = chosen(**arguments)
         made.check()
         made.restore(artifact.arrays, artifact.provenance)
+    except ArtifactError:
+        raise
     except (TypeError, KeyError, ValueError, RuntimeError) as error:
-        if isinstance(error, ArtifactError):
-            raise
         text = " ".join(str(error).split())
         raise ArtifactError(f"does not hold a whole {artifact.kind} ({text}); fit it again", path=folder) from None
     return made
@@ -220,8 +236,7 @@ def load(folder: str | Path, kinds: Iterable[str] = tuple(KINDS)) -> Any:
 
 def check_background(events: EventSet) -> None:
     """Refuse signal: nothing that is fitted may see it before the test."""
-    n_signal = int(np.count_nonzero(events.label == SIGNAL))
-    if n_signal:
+    if n_signal := int(np.count_nonzero(events.label == SIGNAL)):
         raise UsageError(
             f"{n_signal:,} of {len(events):,} events are labelled signal; expected background only. "
             "Keep all signal for the test"

@@ -13,7 +13,7 @@ from unmask.artifacts import Json
 from unmask.errors import UsageError, nearest
 from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import TrainingFingerprints
-from unmask.fitted import DETECTORS, Fitted, Reporter, load
+from unmask.fitted import DETECTORS, Fitted, load
 from unmask.scores.explanations import Explanation
 from unmask.scores.score_table import Scores
 from unmask.tokenizers.base import Tokenizer
@@ -35,37 +35,12 @@ class Detector(Fitted):
     #: Fingerprints of the training events, so that they can be recognized; None before ``fit``.
     seen_: TrainingFingerprints | None = None
 
-    def fit(
-        self,
-        train: EventSet,
-        validation: EventSet,
-        *,
-        run_folder: str | Path | None = None,
-        reporter: Reporter | None = None,
-    ) -> Self:
-        """Learn from background events.
-
-        Parameters
-        ----------
-        run_folder
-            Folder for log and checkpoints of a network; an earlier run in it is continued.
-
-        Raises
-        ------
-        UsageError
-            If signal events are among them, or there are none.
-        """
-        fitted_on = self.start_fit(train, validation)
-        if not len(train) or not len(validation):
+    def fit(self, train: EventSet, validation: EventSet | None = None, **options: Any) -> Self:
+        if validation is None or not len(train) or not len(validation):
             raise UsageError("training and validation events are both needed; one of them has none")
-        self._fit(train, validation, run_folder=run_folder, reporter=reporter)
-        self.fitted_on_ = fitted_on
+        super().fit(train, validation, **options)
         self.seen_ = TrainingFingerprints.of(train)
         return self
-
-    @abstractmethod
-    def _fit(self, train: EventSet, validation: EventSet, **options: Any) -> None:
-        """Learn from these events; the options are those of :meth:`fit`."""
 
     @abstractmethod
     def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:

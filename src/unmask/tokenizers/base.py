@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
-from unmask.fitted import TOKENIZERS, Fitted, Reporter, load
+from unmask.fitted import TOKENIZERS, Fitted, load
 from unmask.tokenizers.bins import Bin
 from unmask.tokenizers.token_set import PAD_ID, TokenSet
 
@@ -45,28 +45,6 @@ class Tokenizer(Fitted):
     @abstractmethod
     def event_positions(self) -> dict[int, str]:
         """Positions of the sequence that belong to the event as a whole, and their names; objects have the others."""
-
-    @abstractmethod
-    def fit(
-        self,
-        train: EventSet,
-        validation: EventSet | None = None,
-        *,
-        run_folder: str | Path | None = None,
-        reporter: Reporter | None = None,
-    ) -> Self:
-        """Learn from background events.
-
-        Parameters
-        ----------
-        run_folder
-            Folder for log and checkpoints of a network; an earlier run in it is continued.
-
-        Raises
-        ------
-        UsageError
-            If signal events are among them, or too few events.
-        """
 
     @abstractmethod
     def _encode(self, events: EventSet) -> npt.NDArray[np.int32]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,6 @@ from unmask.artifacts import Json
 from unmask.errors import UsageError, nearest
 from unmask.events.event_set import EventSet
 from unmask.events.objects import MIN_PT_MEV, TAG_LIMIT, ObjectType
-from unmask.fitted import Reporter
 from unmask.kinematics import wrap_phi
 from unmask.tokenizers.base import Tokenizer
 from unmask.tokenizers.bins import (
@@ -128,31 +126,12 @@ class LookupTableTokenizer(Tokenizer):
             raise UsageError(f"{self.n_bins} bins make {self.n_codes:,} codes, more than a token can count; use fewer")
         self._given_edges()
 
-    def fit(
-        self,
-        train: EventSet,
-        validation: EventSet | None = None,
-        *,
-        run_folder: str | Path | None = None,  # noqa: ARG002
-        reporter: Reporter | None = None,  # noqa: ARG002
-    ) -> Self:
-        """Compute the bin edges; the validation events are only checked to be background.
-
-        Raises
-        ------
-        UsageError
-            If signal is among the events, or there are too few of them for the number of bins.
-        BadDataError
-            If so many values are equal that the bins cannot be told apart.
-        """
-        fitted_on = self.start_fit(train, validation)
+    def _fit(self, train: EventSet, validation: EventSet, **options: Any) -> None:  # noqa: ARG002
         edges = self._given_edges()
         if edges is None:
             compute = quantile_edges if self.edges == "quantile" else equal_width_edges
             edges = {name: compute(name, _values(train, name), self.n_bins) for name in self._variables}
         self.edges_ = edges
-        self.fitted_on_ = fitted_on
-        return self
 
     def bins_table(self) -> list[Bin]:
         self.check_fitted()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +15,6 @@ from unmask.artifacts import Json
 from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import fingerprint_of
-from unmask.fitted import Reporter
 from unmask.networks.event_tensors import N_FEATURES, FeatureScale, Kinematics, kinematics_of, types_of
 from unmask.networks.vqvae import NormFormerVQVAE
 from unmask.tokenizers.base import Tokenizer
@@ -116,39 +114,14 @@ class VQVAETokenizer(Trained[NormFormerVQVAE], Tokenizer):
     def new_network(self) -> NormFormerVQVAE:
         return NormFormerVQVAE(N_FEATURES, **{name: getattr(self, name) for name in (*self._sizes, *self._weights)})
 
-    def fit(
-        self,
-        train: EventSet,
-        validation: EventSet | None = None,
-        *,
-        run_folder: str | Path | None = None,
-        reporter: Reporter | None = None,
-    ) -> Self:
-        """Train the network; without ``validation`` events the training events stand in for them.
-
-        Parameters
-        ----------
-        run_folder
-            Folder for log and checkpoints; an earlier run in it is continued.
-
-        Raises
-        ------
-        UsageError
-            If signal is among the events, or there are fewer objects than codes.
-        BadDataError
-            If a feature is constant.
-        TrainingError
-            If the loss becomes NaN or infinite, or ``run_folder`` holds a run with other settings or data.
-        """
-        fitted_on = self.start_fit(train, validation)
+    def _fit(self, train: EventSet, validation: EventSet, **options: Any) -> None:
         n_positions = len(train) + int(train.n_objects.sum())
         if n_positions < self.n_codes:
             raise UsageError(
                 f"{len(train):,} events have {n_positions:,} objects and METs, too few for {self.n_codes:,} codes; "
                 "fit on more events, or use fewer codes"
             )
-        if validation is None or not len(validation):
-            validation = train
+        validation = validation if len(validation) else train
         train, validation = (self.schema_.admit(events, self.kind) for events in (train, validation))
         scale = FeatureScale.fit(train)
         settings = {name: value for name, value in self.settings().items() if name != "training"}
@@ -161,7 +134,7 @@ class VQVAETokenizer(Trained[NormFormerVQVAE], Tokenizer):
             seed=self.training.seed,
             identity=json.dumps(settings | {"events": fingerprint_of(train, validation)}),
         )
-        self.run(task, run_folder, reporter)
+        self.run(task, **options)
         self.scale_ = scale
         self.code_statistics_ = CodeStatistics.measure(
             kinematics_of(train), types_of(train), self._encode(train), self.n_codes
@@ -170,8 +143,6 @@ class VQVAETokenizer(Trained[NormFormerVQVAE], Tokenizer):
         self.validation_report_ = reconstruction_report(
             kinematics_of(validation), types_of(validation), self._decode(tokens), tokens, self.n_codes
         )
-        self.fitted_on_ = fitted_on
-        return self
 
     def to(self, device: str) -> Self:
         """Encode and decode on "cpu", "cuda" or, with "auto", the better available one."""
