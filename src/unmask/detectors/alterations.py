@@ -53,7 +53,7 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Alterations:
-    """Kinds of change that make an altered copy of a background event, and how strong they are.
+    """Kinds and strengths of the changes that make an altered copy of a background event.
 
     A copy keeps the momentum balance of its event: the rest recoils against what is added or removed. Momenta are
     drawn log-uniformly from their range for each event.
@@ -333,5 +333,5 @@ def _distances(kinematics: Tensor, others: Tensor) -> Tensor:
 
 
 def _n_jets(types: Tensor, others: Tensor) -> Tensor:
-    """(n, objects, others): how many of the two are jets."""
+    """(n, objects, others): number of jets among the two."""
     return _of(types, _IS_JET).long()[:, :, None] + _of(others, _IS_JET).long()[:, None]

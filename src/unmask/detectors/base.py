@@ -67,13 +67,7 @@ class Detector(Fitted):
         return Scores.of(events, self.score_events(events, device=device), seen=self.seen_)
 
     def check_scores(self, reduction: str | None, with_token_losses: bool = False) -> None:
-        """Refuse what this detector cannot give.
-
-        Raises
-        ------
-        UsageError
-            If it has no such score, or no token losses.
-        """
+        """Raise UsageError unless there are such scores, and token losses if asked for."""
         if reduction is not None and reduction not in self.score_names:
             choices = nearest(reduction, self.score_names) if self.score_names else "leave it out"
             raise UsageError(f"a {self.kind} detector has no score {reduction!r}; {choices}")
@@ -85,13 +79,7 @@ class Detector(Fitted):
         return {"model": model, "detector": self.kind, "score": reduction or self.settings().get("score")}
 
     def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:  # noqa: ARG002
-        """Explain the score of each event.
-
-        Raises
-        ------
-        UsageError
-            If ``can_explain`` is false.
-        """
+        """Explain the score of each event; raises UsageError if ``can_explain`` is false."""
         raise UsageError(f"a {self.kind} detector cannot explain its scores; leave out --explain")
 
     def token_losses(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float32] | None:  # noqa: ARG002

@@ -62,8 +62,7 @@ class EventDetector(Trained[EventNetwork], Detector):
         self.run(task, **options)
 
     def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:
-        self.check_fitted()
-        return as_numbers(self._outputs(events, device))
+        return self.network_scores(events, device=device)
 
     def network_scores(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:
         """Scores (n_events,) of the network alone."""

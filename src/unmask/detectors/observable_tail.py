@@ -1,4 +1,4 @@
-"""How far in the tail of background an event's observables are, without any network."""
+"""Tail probability of an event's observables in background, without any network."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from unmask.events.observables import OBSERVABLES
 from unmask.scores.explanations import Term
 from unmask.scores.p_values import Array, BackgroundTail
 
-#: Observables of the tail term: the energy that is seen, that is not seen, and the heavy quarks.
+#: Observables of the tail term: invisible energy, heavy quarks, and visible energy.
 IN_TAIL = ("met", "n_b_jets", "sum_pt")
 _RULES = ("smallest", "product")
 
 
 @dataclass(frozen=True)
 class ObservableTail:
-    """Minus log p of several observables as one: the larger of what their smallest p-value and their product give.
+    """Minus log p of several observables as one: the larger of the values of their smallest p-value and their product.
 
     The p-values of observables are those in training background; those of the smallest and of the product, in
-    validation background, as their terms are correlated there. One extreme observable is found by the first, several
-    that are all rather large by the second.
+    validation background, as their terms are correlated there. The first finds one extreme observable, the second
+    several that are all rather large.
 
     Attributes
     ----------
@@ -39,22 +39,18 @@ class ObservableTail:
 
     @classmethod
     def of(cls, train: EventSet, validation: EventSet) -> Self:
-        """Learn from background events."""
-        found = {name: BackgroundTail.of(OBSERVABLES[name].of(train)) for name in IN_TAIL}
-        both = _of_rules(_of_observables(found, validation))
-        return cls(found, {rule: BackgroundTail.of(value) for rule, value in zip(_RULES, both, strict=True)})
+        """Measure on background events."""
+        tails = {name: BackgroundTail.of(OBSERVABLES[name].of(train)) for name in IN_TAIL}
+        return cls(tails, {rule: BackgroundTail.of(value) for rule, value in _combined(tails, validation).items()})
 
     def minus_log_p(self, events: EventSet) -> Array:
         """(n_events,); not a p-value itself, since it is the larger of two."""
-        smallest, product = _of_rules(_of_observables(self.of_observable, events))
-        of_rule = self.of_rule
-        larger: Array = np.maximum(
-            of_rule["smallest"].minus_log_p_of(smallest), of_rule["product"].minus_log_p_of(product)
-        )
+        combined = _combined(self.of_observable, events)
+        larger: Array = np.maximum(*(self.of_rule[rule].minus_log_p_of(value) for rule, value in combined.items()))
         return larger
 
     def terms(self, events: EventSet) -> list[list[Term]]:
-        """Of each event its observables, the most extreme first."""
+        """Observables of each event, the most extreme first."""
         columns = []
         for name, tail in self.of_observable.items():
             observable, values = OBSERVABLES[name], OBSERVABLES[name].of(events)
@@ -67,25 +63,20 @@ class ObservableTail:
         return [sorted(terms, key=lambda term: -term.contribution) for terms in zip(*columns, strict=True)]
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """All that was learnt."""
-        tails = {f"tail.{name}": tail for name, tail in (self.of_observable | self.of_rule).items()}
-        return {key: array for name, tail in tails.items() for key, array in tail.arrays(name).items()}
+        """Everything learned, by name."""
+        tails = self.of_observable | self.of_rule
+        return {key: array for name, tail in tails.items() for key, array in tail.arrays(f"tail.{name}").items()}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]]) -> Self:
-        """Take back what :meth:`arrays` gave."""
-        known = [key.split(".")[1] for key in arrays if key.startswith("tail.") and key.endswith(".scale")]
-        tails = {name: BackgroundTail.from_arrays(arrays, f"tail.{name}") for name in known}
-        return cls(
-            {name: tail for name, tail in tails.items() if name not in _RULES}, {rule: tails[rule] for rule in _RULES}
-        )
+        """Restore what :meth:`arrays` returned."""
+        names = [key.split(".")[1] for key in arrays if key.startswith("tail.") and key.endswith(".scale")]
+        tails = {name: BackgroundTail.from_arrays(arrays, f"tail.{name}") for name in names}
+        rules = {rule: tails.pop(rule) for rule in _RULES}
+        return cls(tails, rules)
 
 
-def _of_observables(tails: dict[str, BackgroundTail], events: EventSet) -> Array:
-    """(n_observables, n_events)."""
-    return np.stack([tail.minus_log_p_of(OBSERVABLES[name].of(events)) for name, tail in tails.items()])
-
-
-def _of_rules(minus_log_p: Array) -> tuple[Array, Array]:
-    """The smallest p-value and the product, as minus logarithms."""
-    return minus_log_p.max(axis=0), minus_log_p.sum(axis=0)
+def _combined(tails: dict[str, BackgroundTail], events: EventSet) -> dict[str, Array]:
+    """Smallest p-value and product of p-values, as minus logarithms."""
+    minus_log_p = np.stack([tail.minus_log_p_of(OBSERVABLES[name].of(events)) for name, tail in tails.items()])
+    return dict(zip(_RULES, (minus_log_p.max(axis=0), minus_log_p.sum(axis=0)), strict=True))

@@ -27,12 +27,9 @@ class TrivialDetector(Detector):
     Parameters
     ----------
     score
-        The name of an observable with hyphens, such as "n-objects" or "met" (momenta in MeV); "fisher" or "smallest",
-        the product or the smallest of the p-values of number of objects, HT, MET and number of b-jets in training
-        background, as minus its logarithm; or "random", a number from 0 to 1 that depends on the event's content and
-        the seed only.
-    seed
-        Seed of the random number.
+        Name of an observable with hyphens, such as "n-objects" or "met" (momenta in MeV); "fisher" or "smallest", minus
+        the logarithm of the product or of the smallest of the p-values of number of objects, HT, MET and number of
+        b-jets in training background; or "random", from 0 to 1, a function of the event's content and ``seed`` only.
     """
 
     kind = "trivial"
@@ -46,8 +43,7 @@ class TrivialDetector(Detector):
             raise UsageError(f"unknown score {self.score!r}; {nearest(self.score, SCORES)}")
 
     def _fit(self, train: EventSet, validation: EventSet, **options: Any) -> None:  # noqa: ARG002
-        used = _FOUR if self.score in _OF_ALL_FOUR else {}
-        self.tails_ = {name: BackgroundTail.of(one.function(train)) for name, one in used.items()}
+        self.tails_ = {name: BackgroundTail.of(one.function(train)) for name, one in _FOUR.items()}
 
     def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:  # noqa: ARG002
         self.check_fitted()
@@ -64,5 +60,4 @@ class TrivialDetector(Detector):
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]], metadata: dict[str, Json]) -> None:
         super().restore(arrays, metadata)
-        used = _FOUR if self.score in _OF_ALL_FOUR else {}
-        self.tails_ = {name: BackgroundTail.from_arrays(arrays, name) for name in used}
+        self.tails_ = {name: BackgroundTail.from_arrays(arrays, name) for name in _FOUR}

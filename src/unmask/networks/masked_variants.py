@@ -47,7 +47,7 @@ class VariantScorer:
         self.value_to_out = first.value_to_out()  # (heads, hidden, hidden)
         self.has_tables = network.position in ("none", "rotary")
         if self.has_tables:
-            # The embedding is the token's alone, so what the first layer makes of it is a table over the vocabulary.
+            # The embedding is the token's alone, so the first layer maps it by a table over the vocabulary.
             weight = network.embedding.weight
             self.normed = first.attention_norm(weight)
             self.reading = self.normed @ first.query_to_key()
@@ -109,17 +109,18 @@ class VariantScorer:
         return layer.feed_forward_(rows)
 
     def shared(self, slots: Slots, n_masked: int) -> tuple[Tensor, Tensor, Tensor]:
-        """What the first layer makes of the slots and, behind them, of the masks of the masked slots.
+        """Parts of the first layer for the slots and, behind them, the masks of the masked slots.
 
         Where all masks are equal there is only one.
 
         Returns
         -------
-        embedded : (events, slots + masks, hidden)
-        logits : (events, slots + masks, heads, slots + masks)
-            Of the attention from the first to the second.
-        written : (events, heads, slots + masks, hidden)
-            What each head adds to a row that attends to it alone.
+        embedded
+            Rows (events, slots + masks, hidden).
+        logits
+            Attention logits (events, slots + masks, heads, slots + masks).
+        written
+            (events, heads, slots + masks, hidden), added by each head to a row that attends to it alone.
         """
         network, layer = self.network, self.layers[0]
         positions = torch.cat([slots.positions, slots.positions[:, :n_masked]], 1)

@@ -223,12 +223,12 @@ class TransformerLayer(nn.Module):
         return query.transpose(1, 2) @ key.permute(0, 2, 3, 1)
 
     def query_to_key(self) -> Tensor:
-        """Matrix (hidden, heads * hidden) from a normalized row to what its query of each head looks for in others."""
+        """Matrix (hidden, heads * hidden) from a normalized row to the keys that its query of each head matches."""
         query, key, _ = self.query_key_value.weight.view(3, self.n_heads, self.head_size, -1).unbind()
         return (query.transpose(1, 2) @ key).transpose(0, 1).flatten(1) * self.logit_scale
 
     def value_to_out(self) -> Tensor:
-        """Matrices (heads, hidden, hidden) from a normalized row to what each head adds where it attends to it."""
+        """Matrices (heads, hidden, hidden) from a normalized row to the output of a head that attends to it alone."""
         _, _, value = self.query_key_value.weight.view(3, self.n_heads, self.head_size, -1).unbind()
         out = self.attention_out.weight.view(-1, self.n_heads, self.head_size)
         return value.transpose(1, 2) @ out.permute(1, 2, 0)

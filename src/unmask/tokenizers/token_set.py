@@ -102,8 +102,8 @@ def write_tokens(
     if first is None:
         raise UsageError(f"no tokens to write to {path}")
     token_list = pa.list_(pa.field("token", pa.int32(), nullable=False), first.sequence_length)
-    facts = {"n_codes": first.n_codes, "provenance": provenance or {}}
-    with TableWriter(path, TOKENS_TABLE, facts, {"tokens": token_list}) as writer:
+    metadata = {"n_codes": first.n_codes, "provenance": provenance or {}}
+    with TableWriter(path, TOKENS_TABLE, metadata, {"tokens": token_list}) as writer:
         for part in chain([first], parts):
             _check_same_vocabulary(first, part)
             flat = pa.array(part.tokens.ravel(), pa.int32())
@@ -113,15 +113,15 @@ def write_tokens(
 
 
 def stream_tokens(path: str | Path, *, chunk_events: int = 50_000) -> Iterator[TokenSet]:
-    """Yield what :func:`write_tokens` wrote, in chunks; a file without events gives one empty chunk.
+    """Stream a tokens file in chunks; a file without events gives one empty chunk.
 
     Raises
     ------
     ArtifactError
         If it is not there, not a tokens file, of another version, or damaged.
     """
-    with open_table(path, TOKENS_TABLE) as (file, facts):
-        n_codes = int(facts["n_codes"])
+    with open_table(path, TOKENS_TABLE) as (file, metadata):
+        n_codes = int(metadata["n_codes"])
         if not file.metadata.num_rows:
             yield _from_batch(pa.RecordBatch.from_pylist([], file.schema_arrow), n_codes, path)
         for batch in file.iter_batches(chunk_events):
@@ -136,14 +136,14 @@ def read_tokens(path: str | Path) -> TokenSet:
 def _check_same_vocabulary(first: TokenSet, other: TokenSet) -> None:
     shapes = [(part.n_codes, part.sequence_length) for part in (first, other)]
     if shapes[0] != shapes[1]:
-        words = " and ".join(f"{n_codes} codes in sequences of {length}" for n_codes, length in shapes)
-        raise UsageError(f"tokens of different tokenizers do not go together: {words}")
+        text = " and ".join(f"{n_codes} codes in sequences of {length}" for n_codes, length in shapes)
+        raise UsageError(f"tokens of different tokenizers do not go together: {text}")
 
 
 def _from_batch(batch: pa.RecordBatch, n_codes: int, path: str | Path) -> TokenSet:
     column = batch["tokens"]
     if not pa.types.is_fixed_size_list(column.type):
-        raise ArtifactError(f"column tokens is {column.type}; accepted: a list of fixed size", path=path)
+        raise ArtifactError(f"column tokens is {column.type}; expected a list of fixed size", path=path)
     tokens = column.flatten().to_numpy().reshape(len(column), column.type.list_size)
     if tokens.size and not (tokens.min() >= PAD_ID and tokens.max() <= n_codes):
         raise ArtifactError(f"holds tokens outside 0 to {n_codes}", path=path)

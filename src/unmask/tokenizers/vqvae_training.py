@@ -1,4 +1,4 @@
-"""Training of the VQ-VAE, and what its codes mean."""
+"""Training of the VQ-VAE, and statistics of its codes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class VQVAETask(Task):
         usage = counts / n_real
         return {
             "reconstruction_loss": float(reconstruction_loss),
-            "minimised_loss": float(loss),
+            "minimized_loss": float(loss),
             "usage": float((counts > 0).float().mean()),
             "perplexity": float(torch.exp(-torch.special.xlogy(usage, usage).sum())),
             "rms_log_pt": float((squares / n_real).sqrt()) * self.log_pt_std,

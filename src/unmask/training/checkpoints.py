@@ -20,7 +20,7 @@ CHECKPOINT = "checkpoint.safetensors"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Tensors by name, and plain JSON: what an undisturbed continuation needs."""
+    """State for an undisturbed continuation: tensors by name, and plain JSON."""
 
     network: dict[str, Tensor]
     best: dict[str, Tensor]

@@ -1,7 +1,7 @@
 """Several processes that train one network together, each on its part of every batch; ``torchrun`` starts them.
 
-All of them hold the same network, the same data and the same order of events; after each step they add up their
-gradients, so that every one of them does the step that a single process would do with the whole batch.
+All of them hold the same network, data and order of events; after each step they sum their gradients, so that every one
+of them does the step that a single process would do with the whole batch.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from torch import Tensor
 
 from unmask.errors import TrainingError, UsageError
 
-#: How long one process waits for the others before it gives up; reading the data may take them differently long.
+#: One process waits so long for the others; reading the data may take them differently long.
 _TIMEOUT = timedelta(minutes=10)
 
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes that train together, and which of them this one is; by default it is alone.
+    """The processes that train together, and the rank of this one; by default it is alone.
 
     Every method but :meth:`part` is called by all processes at the same point, and does nothing in a single one.
 
@@ -38,11 +38,11 @@ class Processes:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     def part(self, batch: Tensor) -> Tensor:
-        """The rows of a batch that are this process's: neighbours, and as many as the others' give or take one."""
+        """The rows of a batch for this process: neighbors, and as many as for the others, give or take one."""
         return batch[len(batch) * self.rank // self.size : len(batch) * (self.rank + 1) // self.size]
 
     def add_up(self, loss: Tensor, gradient: Tensor) -> Tensor:
-        """Add up the gradients of all processes in place, and return the sum of ``loss``; one message in all."""
+        """Sum the gradients of all processes in place, and return the sum of ``loss``; one message in all."""
         if self.size == 1:
             return loss
         message = torch.cat([loss.reshape(1), gradient])
@@ -55,9 +55,9 @@ class Processes:
         for value in values if self.size > 1 else ():
             dist.broadcast(value, 0)
 
-    def check_same(self, what: str) -> None:
-        """Raise in all processes unless ``what`` is the same in all of them."""
-        digest = int.from_bytes(sha256(what.encode()).digest()[:7], "little")
+    def check_same(self, text: str) -> None:
+        """Raise in all processes unless ``text`` is the same in all of them."""
+        digest = int.from_bytes(sha256(text.encode()).digest()[:7], "little")
         extremes = torch.tensor([digest, -digest], device=self.device)
         if self.size > 1:
             dist.all_reduce(extremes, dist.ReduceOp.MAX)
@@ -78,10 +78,12 @@ def join_processes(device: torch.device) -> Processes:
             "start them with torchrun, or unset WORLD_SIZE"
         )
     if device.type == "cuda":
-        number = int(os.environ["LOCAL_RANK"])
-        if ":" in str(device) or number >= torch.cuda.device_count():
-            there = f"--device cuda and {torch.cuda.device_count()} processes per machine at most"
-            raise UsageError(f"process {number} of this machine has no GPU of its own; use {there}")
+        number, n_gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+        if ":" in str(device) or number >= n_gpus:
+            raise UsageError(
+                f"process {number} of this machine has no GPU of its own; use --device cuda and {n_gpus} processes per "
+                "machine at most"
+            )
         device = torch.device("cuda", number)
         torch.cuda.set_device(device)
     if not dist.is_initialized():

@@ -210,7 +210,7 @@ class _Run:
         return float(group["lr"])
 
     def identity(self) -> dict[str, Any]:
-        """What must not differ between the parts of one run; the device, the processes and mostly the length may."""
+        """Settings and data that parts of one run share; the device, the processes and mostly the length may differ."""
         may_differ = ("device",) if self.settings.schedule == "cosine" else ("device", "max_epochs")
         settings = {k: v for k, v in asdict(self.settings).items() if k not in may_differ}
         return settings | {"data and network": self.fingerprint}

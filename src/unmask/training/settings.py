@@ -28,7 +28,7 @@ _PLATEAU_PATIENCE, _PLATEAU_IMPROVEMENT, _MIN_PLATEAU_RATE = 3, 1e-4, 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings:
-    """How to train; the defaults are those that the published configurations share.
+    """Settings of a training; the defaults are those that the published configurations share.
 
     Attributes
     ----------
