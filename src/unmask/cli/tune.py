@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -97,7 +98,7 @@ def run(
         if out and n_complete:
             write_settings(out / "best.toml", best_settings(shared))
             show(f"best preset -> {out / 'best.toml'}")
-        if out and n_complete >= MIN_TRIALS:
+        if out and n_complete >= MIN_TRIALS and find_spec("matplotlib"):
             draw_figures(shared, out / "figures")
             show(f"figures -> {out / 'figures'}")
     note(f"more: unmask tune show {where} --study {shared.study_name}")
