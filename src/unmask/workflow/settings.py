@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, is_dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 
 from unmask.detectors import Detector
 from unmask.errors import BadDataError, UsageError, closest, nearest
-from unmask.fitted import DETECTORS, TOKENIZERS, class_of
+from unmask.fitted import DETECTORS, KINDS, TOKENIZERS, class_of
 from unmask.tokenizers import Tokenizer
 
 #: Tables within the settings of a detector.
@@ -40,25 +40,24 @@ class Settings:
         if of_tokenizer and not self.tokenizer:
             raise UsageError(f"the detector of {self.name} has no tokenizer; choose a preset that has one: unmask list")
 
-        def changed(part: str, table: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-            parameters = _parameters(part, merged(table, change))
+        def changed(table: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+            parameters = _parameters(merged(table, change))
             taken = {key: value for key, value in shared.items() if key in parameters}
             return merged(table, {"training": shared} if "training" in parameters else taken, change)
 
-        tokenizer = changed("tokenizer", self.tokenizer, of_tokenizer)
-        return replace(self, tokenizer=tokenizer, detector=changed("detector", self.detector, changes))
+        return replace(self, tokenizer=changed(self.tokenizer, of_tokenizer), detector=changed(self.detector, changes))
 
     def new_tokenizer(self) -> Tokenizer:
         """Make the tokenizer, not fitted yet."""
         if not self.tokenizer:
             raise UsageError(f"the {self.detector.get('kind')} detector of {self.name} has no tokenizer")
-        made: Tokenizer = _new("tokenizer", self.tokenizer, f"{self.name}, [tokenizer]")
+        made: Tokenizer = _new(TOKENIZERS, self.tokenizer, f"{self.name}, [tokenizer]")
         return made
 
     def new_detector(self, tokenizer: Tokenizer | None = None) -> Detector:
         """Make the detector, not fitted yet, with its own tokenizer or another."""
         parts = {"tokenizer": tokenizer or self.new_tokenizer()} if self.tokenizer else {}
-        made: Detector = _new("detector", {**self.detector, **parts}, f"{self.name}, [detector]")
+        made: Detector = _new(DETECTORS, {**self.detector, **parts}, f"{self.name}, [detector]")
         return made
 
 
@@ -102,9 +101,9 @@ def _load(source: str | Path | Mapping[str, Any]) -> Settings:
     if name in TOKENIZERS:
         return Settings(name, "", {"kind": name}, {})
     if name in DETECTORS:
-        takes_tokenizer = "tokenizer" in _parameters("detector", {"kind": name})
+        takes_tokenizer = "tokenizer" in _parameters({"kind": name})
         return Settings(name, "", {"kind": "lookup-table"} if takes_tokenizer else {}, {"kind": name})
-    close = closest(name, [*preset_names(), *DETECTORS, *TOKENIZERS])
+    close = closest(name, [*preset_names(), *KINDS])
     hint = f"Did you mean {close!r}? " if close else ""
     raise UsageError(f"unknown preset {name!r}. {hint}List all {len(preset_names())}: unmask list")
 
@@ -117,7 +116,7 @@ def _from_tables(name: str, content: Mapping[str, Any], where: str = "") -> Sett
     tokenizer, detector = content.get("tokenizer", {}), content.get("detector")
     if not isinstance(detector, Mapping):
         raise UsageError(f"{where}: there is no table [detector]")
-    if not isinstance(tokenizer, Mapping) or ("tokenizer" in _parameters("detector", detector)) != bool(tokenizer):
+    if not isinstance(tokenizer, Mapping) or ("tokenizer" in _parameters(detector)) != bool(tokenizer):
         verdict = "must not be a" if tokenizer else "is no"
         raise UsageError(f"{where}: there {verdict} table [tokenizer] for this kind of detector")
     return Settings(name, str(content.get("description", "")), tokenizer, detector)
@@ -178,26 +177,19 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise BadDataError(f"is not TOML: {error}", path=path) from None
 
 
-def _class(part: str, kind: Any) -> type[Any] | None:
-    return class_of(kind) if kind in (TOKENIZERS if part == "tokenizer" else DETECTORS) else None
-
-
-def _parameters(part: str, table: Mapping[str, Any]) -> Mapping[str, object]:
+def _parameters(table: Mapping[str, Any]) -> Mapping[str, object]:
     """Arguments of what a table makes; none if its kind is not known."""
-    known = _class(part, table.get("kind"))
-    return {} if known is None else inspect.signature(known).parameters
+    kind = table.get("kind")
+    return inspect.signature(class_of(kind)).parameters if kind in KINDS else {}
 
 
-def _new(part: str, table: Mapping[str, Any], where: str) -> Any:
+def _new(kinds: Iterable[str], table: Mapping[str, Any], where: str) -> Any:
     """Make what a table describes, after checking every entry."""
     settings = dict(table)
     kind = settings.pop("kind", None)
-    chosen = _class(part, kind)
-    if chosen is None:
-        raise UsageError(
-            f"{where}: kind is {kind!r}; {nearest(str(kind), TOKENIZERS if part[0] == 't' else DETECTORS)}"
-        )
-    new = chosen(**checked_arguments(chosen, settings, where=where))
+    if kind not in kinds:
+        raise UsageError(f"{where}: kind is {kind!r}; {nearest(str(kind), kinds)}")
+    new = class_of(kind)(**checked_arguments(class_of(kind), settings, where=where))
     new.check()
     return new
 
