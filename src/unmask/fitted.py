@@ -238,7 +238,7 @@ def check_background(events: EventSet) -> None:
     """Refuse signal: nothing that is fitted may see it before the test."""
     if n_signal := int(np.count_nonzero(events.label == SIGNAL)):
         raise UsageError(
-            f"{n_signal:,} of {len(events):,} events are labelled signal; expected background only. "
+            f"{n_signal:,} of {len(events):,} events are labeled signal; expected background only. "
             "Keep all signal for the test"
         )
 

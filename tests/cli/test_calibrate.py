@@ -81,7 +81,7 @@ def test_what_does_not_fit_is_one_message(folder: Path, tmp_path: Path) -> None:
     write_scores(tmp_path / "other.parquet", [normal_scores(500, "o.csv")], provenance=MODEL | {"model": "b" * 64})
     control, flagged = folder / "control.parquet", tmp_path / "flagged.parquet"
     for arguments, code, message in (
-        (("calibrate", tmp_path / "signal.parquet"), 2, "500 of 500 events are labelled signal"),
+        (("calibrate", tmp_path / "signal.parquet"), 2, "500 of 500 events are labeled signal"),
         (("calibrate", control, "--background-efficiency", "0.0001"), 3, "at least 10 are needed"),
         (("calibrate", control, tmp_path / "other.parquet"), 2, "scores of different models"),
         (("flag", folder / "cal", tmp_path / "other.parquet"), 2, "another model (model bbbbbbbbbbbb, score mean)"),

@@ -160,7 +160,7 @@ def test_inspect_draws_a_figure(good_csv: Path, tmp_path: Path) -> None:
     assert shown.returncode == 0
     assert "MET quartiles" in shown.stdout
     drawn = (tmp_path / "events.svg").read_text()
-    for text in ("number of objects", "MET [GeV]", "HT [GeV]", "unlabelled (2)"):
+    for text in ("number of objects", "MET [GeV]", "HT [GeV]", "unlabeled (2)"):
         assert text in drawn
     assert unmask("data", "inspect", good_csv, "--figure", tmp_path / "events.bmp").returncode == 2
 

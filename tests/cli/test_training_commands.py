@@ -94,7 +94,7 @@ def test_signal_is_refused(events: Path, tmp_path: Path) -> None:
     for command in (("train",), ("tokenizer", "fit")):
         result = unmask(*command, events / "all.parquet", "--out", tmp_path / "out")
         assert result.returncode == 2
-        assert "labelled signal" in result.stderr
+        assert "labeled signal" in result.stderr
         assert not (tmp_path / "out").exists()
 
 

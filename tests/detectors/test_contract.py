@@ -129,7 +129,7 @@ def test_content_of_padding_never_matters(fitted: Detector, sample: tuple[EventS
 
 def test_signal_is_refused(name: str, sample: tuple[EventSet, EventSet, EventSet]) -> None:
     for train, validation in ((sample[2], sample[1]), (sample[0], sample[2])):
-        with pytest.raises(UsageError, match="labelled signal"):
+        with pytest.raises(UsageError, match="labeled signal"):
             DETECTORS[name](1).fit(train, validation)
     with pytest.raises(UsageError, match="one of them has none"):
         DETECTORS[name](1).fit(sample[0], sample[1][:0])

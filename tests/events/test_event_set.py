@@ -95,7 +95,7 @@ def test_labels(make_events: MakeEvents) -> None:
 
 def test_repr_summarises(make_events: MakeEvents) -> None:
     text = repr(EventSet.concatenate([make_events(3, label=1), make_events(2, label=-1, processes=["data"])]))
-    assert "5 events (3 signal, 2 unlabelled)" in text
+    assert "5 events (3 signal, 2 unlabeled)" in text
     assert "processes: ttH 2, ttW 1, data 2" in text
     assert "events cut to 18 objects: 0" in text
     assert repr(EventSet.empty()) == "EventSet: no events"

@@ -115,7 +115,7 @@ def test_unusable_fractions(make_events: MakeEvents, fractions: tuple[float, ...
 
 def test_signal_is_never_split(make_events: MakeEvents) -> None:
     events = replace(make_events(10), label=np.array([0, -1] * 4 + [1, 1], np.int8))
-    with pytest.raises(UsageError, match=r"2 of 10 events are labelled signal; .*all signal events are test events"):
+    with pytest.raises(UsageError, match=r"2 of 10 events are labeled signal; .*all signal events are test events"):
         split_background(events)
     split = Splitter().assign(events)
     assert split[8:].tolist() == [2, 2]

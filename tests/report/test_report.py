@@ -140,7 +140,7 @@ def test_nothing_is_fetched(make_events: MakeEvents, tmp_path: Path) -> None:
     assert len(page.encode()) < 1_000_000
 
 
-def test_unlabelled_events_have_scores_and_a_browser_but_no_metrics(make_events: MakeEvents, tmp_path: Path) -> None:
+def test_unlabeled_events_have_scores_and_a_browser_but_no_metrics(make_events: MakeEvents, tmp_path: Path) -> None:
     path = write_run(tmp_path / "data.parquet", make_events, labels=(-1, -1))
     write_report([path], tmp_path / "report.html")
     page = Page((tmp_path / "report.html").read_text())
@@ -149,7 +149,7 @@ def test_unlabelled_events_have_scores_and_a_browser_but_no_metrics(make_events:
     assert page.tags.count("figure") == 2  # the distribution; the event display
     header = next(row for row in page.rows if row[:2] == ["rank", "process"])
     assert "p" not in header
-    assert sum(row[0].isdigit() and row[2] == "unlabelled" for row in page.rows) == 10
+    assert sum(row[0].isdigit() and row[2] == "unlabeled" for row in page.rows) == 10
 
 
 @pytest.mark.parametrize(("labels", "missing"), [((0, 0), "signal"), ((1, -1), "background")])
@@ -159,7 +159,7 @@ def test_one_class_alone_has_no_metrics_and_the_page_says_why(
     paths = [write_run(tmp_path / f"{name}.parquet", make_events, labels=labels) for name in ("one", "two")]
     write_report(paths, tmp_path / "report.html")
     text = Page((tmp_path / "report.html").read_text()).text
-    assert f"no metrics of one, two: no events are labelled {missing}" in text
+    assert f"no metrics of one, two: no events are labeled {missing}" in text
 
 
 def test_warnings_come_before_the_numbers_and_remarks_after(make_events: MakeEvents, tmp_path: Path) -> None:
@@ -197,9 +197,7 @@ def test_settings_are_those_that_the_scores_tell(make_events: MakeEvents, tmp_pa
         assert row in rows
 
 
-def test_unlabelled_events_among_labelled_ones_are_left_out_and_counted(
-    make_events: MakeEvents, tmp_path: Path
-) -> None:
+def test_unlabeled_events_among_labeled_ones_are_left_out_and_counted(make_events: MakeEvents, tmp_path: Path) -> None:
     path = write_run(tmp_path / "some.parquet", make_events, labels=(0, 1, -1))
     write_report([path], tmp_path / "report.html")
     text = Page((tmp_path / "report.html").read_text()).text

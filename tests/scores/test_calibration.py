@@ -176,7 +176,7 @@ def test_scores_of_another_model_are_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_no_calibration_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="1 of 3 events are labelled signal"):
+    with pytest.raises(UsageError, match="1 of 3 events are labeled signal"):
         calibrate(toy_scores([1, 2, 3], [0, 1, 0]), background_efficiency=0.1)
     with pytest.raises(UsageError, match="between 0 and 1"):
         calibrate(background(100), background_efficiency=1.5)

@@ -76,7 +76,7 @@ def test_half_of_the_background_calibrates_where_no_other_is_given() -> None:
             {"c": BACKGROUND["c"], "d": replace(BACKGROUND["d"], was_trained_on=np.arange(2000) < 30)},
             "d: 30 of 2,000 background events are training events",
         ),
-        (TESTED, {"c": BACKGROUND["c"], "s": normal(6, 50, first_row=900, label=1)}, "s: some .* labelled signal"),
+        (TESTED, {"c": BACKGROUND["c"], "s": normal(6, 50, first_row=900, label=1)}, "s: some .* labeled signal"),
         ({name: replace(one, label=one.label - 1) for name, one in TESTED.items()}, None, "a: no background events"),
     ],
 )

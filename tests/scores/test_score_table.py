@@ -45,7 +45,7 @@ def test_selected_events_keep_all_columns() -> None:
 
 def test_scores_say_what_they_are() -> None:
     assert repr(toy_scores([1, 2, 2.5], [0, 1, 0])) == (
-        "Scores(3 events: 2 background, 1 signal, 0 unlabelled; score 1 to 2.5)"
+        "Scores(3 events: 2 background, 1 signal, 0 unlabeled; score 1 to 2.5)"
     )
 
 

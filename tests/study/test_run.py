@@ -439,17 +439,17 @@ def test_files_that_contradict_each_other_are_refused(files: Path, tmp_path: Pat
         study_files((background,), (background,)).check()
     with pytest.raises(BadDataError, match=r"none\.csv: no such file"):
         study_files((background,), (files / "none.csv",)).check()
-    labelled = tmp_path / "labelled.parquet"
-    write_events(labelled, read_events(light).with_label(1))
+    labeled = tmp_path / "labeled.parquet"
+    write_events(labeled, read_events(light).with_label(1))
     with pytest.raises(UsageError, match="given as background, but 300 of 300 events are labeled signal"):
-        new_run(tmp_path / "a", study_files((background, labelled)))[0].run()
-    write_events(labelled, read_events(light).with_label(0))
+        new_run(tmp_path / "a", study_files((background, labeled)))[0].run()
+    write_events(labeled, read_events(light).with_label(0))
     with pytest.raises(UsageError, match="given as signal, but 300 of 300 events are labeled background"):
-        new_run(tmp_path / "b", study_files((background,), (labelled,)))[0].run()
+        new_run(tmp_path / "b", study_files((background,), (labeled,)))[0].run()
     # The same events under another name.
-    write_events(labelled, read_events(background).with_label(-1))
+    write_events(labeled, read_events(background).with_label(-1))
     with pytest.raises(BadDataError, match="signal events are among the training events too"):
-        new_run(tmp_path / "c", study_files((background,), (labelled,)))[0].run()
+        new_run(tmp_path / "c", study_files((background,), (labeled,)))[0].run()
     with pytest.raises(BadDataError, match="300 background events are too few"):
         new_run(tmp_path / "d", study_files((light,)))[0].run()
     for name in "abcd":

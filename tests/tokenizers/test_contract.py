@@ -94,13 +94,13 @@ def test_signal_is_refused(make: Callable[[], Tokenizer], where: str) -> None:
     mixed = EventSet.concatenate([VALIDATION, TEST[:3].with_label(1)])
     train, validation = (mixed, VALIDATION) if where == "train" else (TRAIN, mixed)
     tokenizer = make()
-    with pytest.raises(UsageError, match="3 of 103 events are labelled signal"):
+    with pytest.raises(UsageError, match="3 of 103 events are labeled signal"):
         tokenizer.fit(train, validation)
     with pytest.raises(NotFittedError):
         tokenizer.encode(TEST)
 
 
-def test_unlabelled_events_are_accepted(make: Callable[[], Tokenizer]) -> None:
+def test_unlabeled_events_are_accepted(make: Callable[[], Tokenizer]) -> None:
     assert make().fit(TRAIN.with_label(-1), VALIDATION.with_label(-1)).fitted_on_ is not None
 
 

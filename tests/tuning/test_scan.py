@@ -157,7 +157,7 @@ def test_another_scan_is_refused(new_scan: Callable[..., Running], make_events: 
     optuna.create_study(storage=storage, study_name="theirs").add_trial(optuna.create_trial(value=1.0))
     with pytest.raises(UsageError, match="was not made by unmask"):
         new_scan(study_name="theirs")
-    with pytest.raises(UsageError, match="30 of 30 events are labelled signal"):
+    with pytest.raises(UsageError, match="30 of 30 events are labeled signal"):
         replace(scan.scan, validation=make_events(30, label=1)).study(storage, "mine")
 
 

@@ -68,7 +68,7 @@ def test_workers_share_a_journal_and_a_killed_one_loses_only_its_trial(folder: P
 
 def test_mistakes_are_one_message(folder: Path, tmp_path: Path) -> None:
     for arguments, code, message in (
-        (["tune", "run", "detector", folder / "signal.parquet", "--out", tmp_path], 2, "labelled signal"),
+        (["tune", "run", "detector", folder / "signal.parquet", "--out", tmp_path], 2, "labeled signal"),
         (detector_scan(folder), 2, "no place for the study"),
         (["tune", "run", "detector", folder / "background.parquet", "--preset", "gluino-lut-465"], 2, "Did you mean"),
         (["tune", "show", tmp_path / "none.log"], 3, "no such journal"),

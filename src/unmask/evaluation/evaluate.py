@@ -1,4 +1,4 @@
-"""Evaluation of scores of labelled events: metrics of each detector and baseline, paired comparisons, verdicts."""
+"""Evaluation of scores of labeled events: metrics of each detector and baseline, paired comparisons, verdicts."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def evaluate(
     seed: int = 0,
     progress: Callable[[float], None] = lambda _: None,
 ) -> Evaluation:
-    """Measure detectors on the same labelled events, with untrained baseline scores beside them.
+    """Measure detectors on the same labeled events, with untrained baseline scores beside them.
 
     Parameters
     ----------

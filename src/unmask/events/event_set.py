@@ -14,8 +14,8 @@ from unmask.events.columns import EventTable, Names, join, make_read_only
 from unmask.events.objects import IS_B_JET, IS_JET, MAX_OBJECTS, OBJECTS, PADDING_TAG, Unit
 
 BACKGROUND, SIGNAL, UNKNOWN = 0, 1, -1
-LABEL_NAMES = {BACKGROUND: "background", SIGNAL: "signal", UNKNOWN: "unlabelled"}
-Label = Literal["background", "signal", "unlabelled", "unknown"]
+LABEL_NAMES = {BACKGROUND: "background", SIGNAL: "signal", UNKNOWN: "unlabeled"}
+Label = Literal["background", "signal", "unlabeled", "unknown"]
 
 
 def label_code(label: Label | int | str) -> int:
@@ -94,7 +94,7 @@ class EventSet(EventTable):
         weight: npt.ArrayLike | None = None,
         process: npt.ArrayLike = "events",
         file: npt.ArrayLike = "arrays",
-        label: npt.ArrayLike | Label = "unlabelled",
+        label: npt.ArrayLike | Label = "unlabeled",
         max_objects: int = MAX_OBJECTS,
     ) -> EventSet:
         """Make events from arrays, checked like those of a file.
@@ -242,11 +242,11 @@ class EventSet(EventTable):
         return replace(self, **padded)  # type: ignore[arg-type]
 
     def with_label(self, label: Label | int) -> EventSet:
-        """Return the same events, all labelled ``label``."""
+        """Return the same events, all labeled ``label``."""
         return replace(self, label=np.full(len(self), label_code(label), np.int8))
 
     def with_signal(self, processes: Iterable[str]) -> EventSet:
-        """Return the same events, labelled signal if of one of ``processes`` and background otherwise."""
+        """Return the same events, labeled signal if of one of ``processes`` and background otherwise."""
         signal = set(processes)
         is_signal = np.array([word in signal for word in self.process_names.words], np.int8)
         return replace(self, label=is_signal[self.process_names.code])

@@ -55,7 +55,7 @@ class Splitter:
     def assign(self, events: EventSet) -> npt.NDArray[np.int8]:
         """(n_events,): 0 train, 1 validation, 2 test, for the next events of the stream.
 
-        Signal is never split: events labelled signal are all test events. Events without a label are background.
+        Signal is never split: events labeled signal are all test events. Events without a label are background.
         """
         split = np.full(len(events), TEST, np.int8)
         background = np.flatnonzero(events.label != SIGNAL)
@@ -116,12 +116,12 @@ def split_background(
     Raises
     ------
     UsageError
-        If an event is labelled signal, or the fractions cannot be used.
+        If an event is labeled signal, or the fractions cannot be used.
     """
     n_signal = int(np.count_nonzero(events.label == SIGNAL))
     if n_signal:
         raise UsageError(
-            f"{n_signal:,} of {len(events):,} events are labelled signal; "
+            f"{n_signal:,} of {len(events):,} events are labeled signal; "
             "signal is never split: all signal events are test events"
         )
     split = assign_split(events, seed=seed, fractions=fractions)

@@ -20,7 +20,7 @@ SAMPLE = "sample:"
 
 
 def load_sample(study: Study) -> EventSet:
-    """Load a small labelled sample of one of the two studies; see the README beside the files for its origin.
+    """Load a small labeled sample of one of the two studies; see the README beside the files for its origin.
 
     >>> load_sample("four-top")
     EventSet: 17,000 events (3,400 signal, 13,600 background)

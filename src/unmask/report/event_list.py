@@ -82,7 +82,7 @@ def _compact(event: ExplainedEvent, text: Callable[[str], int]) -> Json:
 
 
 def _p_values(run: Run, events: Sequence[ExplainedEvent]) -> list[str]:
-    """P-values in the labelled background of the same scores, as text; empty where there is none."""
+    """P-values in the labeled background of the same scores, as text; empty where there is none."""
     is_background = run.scores.label == BACKGROUND
     weight = run.scores.weight[is_background]
     if not len(weight) or (weight < 0).any():

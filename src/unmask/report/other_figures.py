@@ -49,7 +49,7 @@ def _edges(observable: Observable, values: FloatArray) -> FloatArray:
 def draw_events(events: EventSet, *, signal: str = "signal", style: Style = "plain") -> Drawing:
     """Draw all observables of events, and pT and eta of their objects, each class normalized to its sum of weights.
 
-    ``signal`` is the name of the events labelled as signal.
+    ``signal`` is the name of the events labeled as signal.
     """
     if not len(events):
         raise UsageError("there are no events to plot")

@@ -152,16 +152,16 @@ def _flat(value: Json, name: str = "") -> Iterator[tuple[str, str]]:
 def _measured(scores: Mapping[str, Scores], style: Style, evaluation: Evaluation | None) -> Content:
     """Measure scores against their labels where there are signal and background, else by their distributions."""
     content = Content()
-    labelled = {}
+    labeled = {}
     without: dict[str, list[str]] = {}
     for number, (name, one) in enumerate(scores.items(), start=1):
         missing = [label for label in (SIGNAL, BACKGROUND) if not (one.label == label).any()]
         if missing:
-            why = "have a label" if len(missing) == 2 else f"are labelled {LABEL_NAMES[missing[0]]}"
+            why = "have a label" if len(missing) == 2 else f"are labeled {LABEL_NAMES[missing[0]]}"
             without.setdefault(f"no events {why}", []).append(name)
         else:
             is_known = one.label != UNKNOWN
-            labelled[name] = one if is_known.all() else one[is_known]
+            labeled[name] = one if is_known.all() else one[is_known]
             if not is_known.all():
                 content.warnings.append(
                     f"{name}: {np.count_nonzero(~is_known):,} of {len(one):,} events have no label; "
@@ -171,27 +171,27 @@ def _measured(scores: Mapping[str, Scores], style: Style, evaluation: Evaluation
             title = f"Scores of {name}"
             content.figures.append(Figure(title, _histogram_svg(one, title, f"distribution-{number}", style)))
     content.warnings += [f"no metrics of {', '.join(names)}: {why}" for why, names in without.items()]
-    known = notes_on({**scores, **labelled})
+    known = notes_on({**scores, **labeled})
     content.warnings += known
-    for each in [evaluation] if evaluation else _evaluations(labelled, content.warnings):
+    for each in [evaluation] if evaluation else _evaluations(labeled, content.warnings):
         content.notes += [note for note in each.notes if note not in known]
         content.tables += each.tables()
-    content.figures += [Figure(title, svg) for title, svg in score_figures_svg(labelled, style=style).items()]
+    content.figures += [Figure(title, svg) for title, svg in score_figures_svg(labeled, style=style).items()]
     content.tables.append(_events_table(scores))
     return content
 
 
-def _evaluations(labelled: Mapping[str, Scores], warnings: list[str]) -> list[Evaluation]:
+def _evaluations(labeled: Mapping[str, Scores], warnings: list[str]) -> list[Evaluation]:
     """One evaluation of all, paired; or, if they are not of the same events, one of each and a note of why."""
-    if not labelled:
+    if not labeled:
         return []
     try:
-        return [evaluate(labelled)]
+        return [evaluate(labeled)]
     except BadDataError as error:
-        if len(labelled) == 1:
+        if len(labeled) == 1:
             raise
         warnings.append(f"measured one by one, not compared: {error}")
-        return [evaluate({name: one}) for name, one in labelled.items()]
+        return [evaluate({name: one}) for name, one in labeled.items()]
 
 
 def _histogram_svg(scores: Scores, title: str, identity: str, style: Style) -> str:

@@ -160,7 +160,7 @@ def calibrate(
     Parameters
     ----------
     background
-        Scores of events labelled background, or not labelled (a control region).
+        Scores of events labeled background, or not labeled (a control region).
     background_efficiency
         Target of the background efficiency.
     scored_by
@@ -169,7 +169,7 @@ def calibrate(
     Raises
     ------
     UsageError
-        If events are labelled signal, or the efficiency is not between 0 and 1.
+        If events are labeled signal, or the efficiency is not between 0 and 1.
     BadDataError
         If scores are not finite, the sum of weights is not positive, or fewer than ten events are above the threshold.
     """
@@ -177,7 +177,7 @@ def calibrate(
         raise UsageError(f"background efficiency {background_efficiency:g}; expected a number between 0 and 1")
     n_signal = np.count_nonzero(background.label == SIGNAL)
     if n_signal:
-        raise UsageError(f"{n_signal:,} of {len(background):,} events are labelled signal; calibrate with background")
+        raise UsageError(f"{n_signal:,} of {len(background):,} events are labeled signal; calibrate with background")
     check_finite(background.score)
     check_finite(background.weight, "weights")
     if background.weight.sum() <= 0:

@@ -25,7 +25,7 @@ def combine(
         Two or more, by names for messages.
     background
         For each of them, in the same order, scores by the same detector of background events that are neither training
-        events nor among ``scores``. Without it about half of the events labelled background calibrate; they are left
+        events nor among ``scores``. Without it about half of the events labeled background calibrate; they are left
         out of the result.
     rule
         "average" of the p-values; "and": the largest, so that all scores must be high; "or": the smallest, so that one
@@ -61,7 +61,7 @@ def _tail(name: str, background: Scores, scores: Scores) -> BackgroundTail:
     if not n:
         raise UsageError(f"{name}: no background events for p-values; give scores of some with --background")
     if (background.label == SIGNAL).any():
-        raise UsageError(f"{name}: some events are labelled signal; p-values need background events alone")
+        raise UsageError(f"{name}: some events are labeled signal; p-values need background events alone")
     if not np.isfinite(background.score).all() or not np.isfinite(scores.score).all():
         raise BadDataError(f"{name}: some scores are NaN or infinite")
     # Without a file name, as in files that unmask did not write, a row says nothing of what the event is.

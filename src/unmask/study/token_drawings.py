@@ -22,7 +22,7 @@ def token_drawings(tokenizer: Tokenizer, chunks: Iterable[EventSet], *, style: S
     Raises
     ------
     UsageError
-        If no event is labelled background.
+        If no event is labeled background.
     """
     counts = {label: np.zeros(tokenizer.n_codes + 1) for label in (BACKGROUND, SIGNAL)}
     some_background = None
@@ -36,7 +36,7 @@ def token_drawings(tokenizer: Tokenizer, chunks: Iterable[EventSet], *, style: S
             some_background = tokenizer.schema_.admit(events[events.label == BACKGROUND], "tokenizer")
     totals = {label: count[1:].sum() for label, count in counts.items()}  # without padding
     if some_background is None or totals[BACKGROUND] <= 0:
-        raise UsageError("no event to draw is labelled background; label them with: unmask data convert --label")
+        raise UsageError("no event to draw is labeled background; label them with: unmask data convert --label")
     background = counts[BACKGROUND][1:] / totals[BACKGROUND]
     title = f"{tokenizer.kind}, {tokenizer.n_codes:,} codes"
     drawings = {"code-usage": draw_code_usage(background, title=title, style=style)}

@@ -57,7 +57,7 @@ class Sources:
     kind
         File format; None detects it from the content.
     signal_process
-        Processes that are labelled signal, all others background; empty keeps the labels.
+        Processes that are labeled signal, all others background; empty keeps the labels.
     bad
         Collects skipped events.
     """
