@@ -17,14 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.errors import BadDataError, UnmaskError, UsageError, nearest, require
-from unmask.io import RootFormat
-
-#: Branches that tell a format. A file that lacks some is still recognized, and its reader names what is missing.
-_MARKS: dict[RootFormat, tuple[str, ...]] = {
-    "delphes": ("Event.Number", "Jet.PT", "Electron.PT", "Muon.PT", "MissingET.MET"),
-    "nanoaod": ("Jet_pt", "Electron_pt", "Muon_pt", "MET_pt", "PuppiMET_pt"),
-    "physlite": ("EventInfoAuxDyn.eventNumber", "AnalysisJetsAuxDyn.pt", "AnalysisElectronsAuxDyn.pt"),
-}
+from unmask.io import ROOT_MARKS, RootFormat
 
 
 def detect_root_kind(path: Path) -> RootFormat:
@@ -37,10 +30,10 @@ def detect_root_kind(path: Path) -> RootFormat:
     """
     with open_root(path) as file:
         trees = _trees(file, path)
-        n_marks = {kind: max((_n_marks(tree, kind) for tree in trees.values()), default=0) for kind in _MARKS}
+        n_marks = {kind: max((_n_marks(tree, kind) for tree in trees.values()), default=0) for kind in ROOT_MARKS}
     best = max(n_marks, key=lambda kind: n_marks[kind])
     if not n_marks[best]:
-        raise _no_tree_error(path, trees, ", ".join(_MARKS))
+        raise _no_tree_error(path, trees, ", ".join(ROOT_MARKS))
     return best
 
 
@@ -190,7 +183,7 @@ def pick_tree(file: Any, path: Path, kind: RootFormat, name: str | None = None) 
 
 
 def _n_marks(tree: Tree | None, kind: RootFormat) -> int:
-    return 0 if tree is None else sum(mark in tree for mark in _MARKS[kind])
+    return 0 if tree is None else sum(mark in tree for mark in ROOT_MARKS[kind])
 
 
 def _no_tree_error(path: Path, trees: Mapping[str, Tree | None], accepted: str) -> BadDataError:
