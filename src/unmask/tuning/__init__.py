@@ -1,1 +1,1 @@
-"""Hyper-parameter scans with Optuna: what is searched, and the trials of a study that workers share."""
+"""Hyper-parameter scans with Optuna: search spaces, and the trials of a study that workers share."""

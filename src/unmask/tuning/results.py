@@ -114,5 +114,5 @@ def write_settings(path: Path, settings: Settings) -> None:
         raise UsageError(f"{path}: a preset is written as .toml")
     content = flat({key: value for key, value in vars(settings).items() if key != "name"})
     with atomic_path(path) as scratch:
-        # What JSON writes for words, numbers, booleans and lists is TOML too.
+        # JSON texts of words, numbers, booleans and lists are TOML too.
         scratch.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in content.items()))

@@ -129,7 +129,7 @@ def open_storage(where: str, *, must_exist: bool = False) -> optuna.storages.Bas
 
 @contextmanager
 def storage_errors() -> Iterator[None]:
-    """Turn what a database says into one clear error."""
+    """Turn an error of a database into one clear message."""
     try:
         yield
     except (optuna.exceptions.StorageInternalError, sql.exc.SQLAlchemyError) as error:
