@@ -64,7 +64,17 @@ class Detector(Fitted):
             Also give the loss of every token, for detectors with ``has_token_losses``.
         """
         self.check_scores(reduction, with_token_losses)
-        return Scores.of(events, self.score_events(events, device=device), seen=self.seen_)
+        score, losses = self._scored(events, reduction, device)
+        return Scores.of(events, score, losses if with_token_losses else None, seen=self.seen_)
+
+    def _scored(
+        self,
+        events: EventSet,
+        reduction: str | None,  # noqa: ARG002
+        device: str,
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float32] | None]:
+        """Scores, and the losses of tokens if there are any."""
+        return self.score_events(events, device=device), None
 
     def check_scores(self, reduction: str | None, with_token_losses: bool = False) -> None:
         """Raise UsageError unless there are such scores, and token losses if asked for."""

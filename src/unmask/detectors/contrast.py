@@ -17,8 +17,9 @@ from unmask.detectors.momenta import boost_transverse, transverse
 from unmask.detectors.observable_tail import ObservableTail
 from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
-from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI, BackboneName, EventNetwork, SizeName
+from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI, BackboneName, EventNetwork
 from unmask.networks.event_tensors import EventTensors, event_tensors
+from unmask.networks.particle_transformer import SizeName
 from unmask.scores.explanations import Explanation, Term
 from unmask.scores.p_values import BackgroundTail
 from unmask.training import Task, TrainingSettings, derive_seed
@@ -47,16 +48,12 @@ class ContrastDetector(EventDetector):
 
     Parameters
     ----------
-    backbone, size, dropout
-        Network, see :func:`~unmask.networks.event_network.make_event_network`.
+    backbone, size, dropout, training, seed
+        See :class:`~unmask.detectors.event_detector.EventDetector`.
     alterations
         How copies differ from their events.
     tail_weight
         Weight of the tail term; 0 for the network alone.
-    training
-        How the network is trained.
-    seed
-        Shorthand for the seed in ``training``.
     """
 
     kind = "contrast"

@@ -16,8 +16,9 @@ from unmask.detectors.momenta import log_mass_factor, reflected_in, reflected_up
 from unmask.errors import UsageError
 from unmask.events.objects import OBJECTS
 from unmask.kinematics import log_cosh, wrap_phi
-from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI, BackboneName, EventNetwork, SizeName
+from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI, BackboneName, EventNetwork
 from unmask.networks.event_tensors import EventTensors
+from unmask.networks.particle_transformer import SizeName
 from unmask.training import Task, TrainingSettings
 
 TRAINING = TrainingSettings(learning_rate=5e-4, schedule="plateau", gradient_clip=1.0)
@@ -76,14 +77,10 @@ class DDDDetector(EventDetector):
 
     Parameters
     ----------
-    backbone, size, dropout
-        See :func:`~unmask.networks.event_network.make_event_network`.
+    backbone, size, dropout, training, seed
+        See :class:`~unmask.detectors.event_detector.EventDetector`.
     smear, add, remove, retag, recoil
         See :class:`~unmask.detectors.ddd.Strengths`.
-    training
-        How the network is trained.
-    seed
-        Shorthand for the seed in ``training``.
     """
 
     kind = "ddd"

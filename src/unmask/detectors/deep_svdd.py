@@ -10,8 +10,9 @@ from torch import Tensor
 from unmask.detectors.event_detector import EventDetector, as_numbers
 from unmask.errors import TrainingError
 from unmask.events.event_set import EventSet
-from unmask.networks.event_network import BackboneName, EventNetwork, SizeName
+from unmask.networks.event_network import BackboneName, EventNetwork
 from unmask.networks.event_tensors import EventTensors
+from unmask.networks.particle_transformer import SizeName
 from unmask.training import Task, TrainingSettings, batches
 
 #: A coordinate of the center at 0 could be met by parameters of 0.
@@ -33,12 +34,8 @@ class DeepSVDDDetector(EventDetector):
 
     Parameters
     ----------
-    backbone, size, dropout
-        See :func:`~unmask.networks.event_network.make_event_network`.
-    training
-        How the network is trained.
-    seed
-        Shorthand for the seed in ``training``.
+    backbone, size, dropout, training, seed
+        See :class:`~unmask.detectors.event_detector.EventDetector`.
     """
 
     kind = "deep-svdd"

@@ -12,8 +12,9 @@ from torch import Tensor
 from unmask.detectors.event_detector import EventDetector
 from unmask.errors import TrainingError, UsageError
 from unmask.events.event_set import EventSet
-from unmask.networks.event_network import BackboneName, EventNetwork, SizeName
+from unmask.networks.event_network import BackboneName, EventNetwork
 from unmask.networks.event_tensors import EventTensors
+from unmask.networks.particle_transformer import SizeName
 from unmask.training import Task, TrainingSettings
 
 #: Nothing was learned if the loss stays above this part of the best loss of a constant score.
@@ -36,8 +37,8 @@ class DROCCDetector(EventDetector):
 
     Parameters
     ----------
-    backbone, size, dropout
-        See :func:`~unmask.networks.event_network.make_event_network`.
+    backbone, size, dropout, training, seed
+        See :class:`~unmask.detectors.event_detector.EventDetector`.
     radius
         Inner radius of the shell, as the root mean square change of an input in standard deviations: the distance is
         ``radius`` times the square root of the number of inputs that can change.
@@ -47,10 +48,6 @@ class DROCCDetector(EventDetector):
         Number and length, in inner radii, of the steps of the ascent.
     negative_weight
         Weight of these points in the loss, relative to events.
-    training
-        How the network is trained.
-    seed
-        Shorthand for the seed in ``training``.
     """
 
     kind = "drocc"

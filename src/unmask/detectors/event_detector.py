@@ -14,8 +14,9 @@ from torch import Tensor
 from unmask.detectors.base import Detector
 from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import fingerprint_of
-from unmask.networks.event_network import BackboneName, EventNetwork, SizeName, make_event_network
+from unmask.networks.event_network import BackboneName, EventNetwork, make_event_network
 from unmask.networks.event_tensors import EventTensors, event_tensors
+from unmask.networks.particle_transformer import SizeName
 from unmask.training import Task, Trained, TrainingSettings, pick_device
 
 #: Events that pass through a network at a time: pair features are 171 rows for each.
@@ -23,7 +24,17 @@ BATCH_EVENTS = Task.batch_events
 
 
 class EventDetector(Trained[EventNetwork], Detector):
-    """A detector with one of the networks of :mod:`unmask.networks.event_network`."""
+    """A detector with one of the networks of :mod:`unmask.networks.event_network`.
+
+    Parameters
+    ----------
+    backbone, size, dropout
+        See :func:`~unmask.networks.event_network.make_event_network`.
+    training
+        Settings of the training.
+    seed
+        Shorthand for the seed in ``training``.
+    """
 
     #: Outputs of the network per event, and whether it has biases.
     n_out: ClassVar[int] = 1

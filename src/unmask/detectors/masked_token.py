@@ -24,7 +24,6 @@ from unmask.networks.masked_token_scoring import (
 )
 from unmask.networks.transformer import PositionName
 from unmask.scores.explanations import Explanation, Guess, Term, TokenExplanation
-from unmask.scores.score_table import Scores
 from unmask.tokenizers import PAD_ID, Tokenizer, TokenSet
 from unmask.training import Task, Trained, TrainingSettings, batches, pick_device
 
@@ -122,24 +121,18 @@ class MaskedTokenDetector(Trained[MaskedTokenTransformer], Detector):
         self.run(task, **options)
 
     def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:
-        return self.scores(events, device=device).score
+        return self._scored(events, None, device)[0]
 
-    def scores(
-        self,
-        events: EventSet,
-        *,
-        reduction: str | None = None,
-        with_token_losses: bool = False,
-        device: str = "auto",
-    ) -> Scores:
-        self.check_scores(reduction, with_token_losses)
+    def _scored(
+        self, events: EventSet, reduction: str | None, device: str
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float32]]:
+        self.check_fitted()
         tokens = self.tokenizer.encode(events)
         losses = self.token_losses(tokens, device=device)
         is_real = torch.from_numpy(tokens.is_real)
         is_counted = is_real if self.padding == "ignore" else torch.ones_like(is_real)
         chosen = cast("Reduction", reduction or self.score)
-        score = reduced_losses(torch.from_numpy(losses).double(), is_counted, is_real, chosen).numpy()
-        return Scores.of(events, score, losses if with_token_losses else None, seen=self.seen_)
+        return reduced_losses(torch.from_numpy(losses).double(), is_counted, is_real, chosen).numpy(), losses
 
     def token_losses(self, events: EventSet | TokenSet, *, device: str = "auto") -> npt.NDArray[np.float32]:
         """Cross-entropy (n_events, sequence) of each token when it is masked; 0 at ignored padding."""

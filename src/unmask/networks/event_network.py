@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, get_args
 
@@ -17,7 +16,10 @@ from unmask.kinematics import wrap_phi
 from unmask.networks.event_tensors import couplings_of_types
 from unmask.networks.particle_transformer import (
     N_PAIR_KINEMATICS,
+    SIZES,
     ParticleTransformer,
+    Size,
+    SizeName,
     log_couplings,
     masked_sum_of_rows,
     pair_index,
@@ -27,7 +29,6 @@ from unmask.networks.transformer import TransformerLayer
 
 BackboneName = Literal["part-noint", "part-pairs", "part-sm", "transformer", "mlp"]
 BACKBONES: tuple[BackboneName, ...] = get_args(BackboneName)
-SizeName = Literal["tiny", "small", "light", "published"]
 
 #: log E, log pT, eta, phi of a position.
 N_KINEMATICS = 4
@@ -36,28 +37,6 @@ LOG_ENERGY, LOG_PT, ETA, PHI = range(N_KINEMATICS)
 _EVENTS_FOR_PAIR_SCALE = 4096
 #: On a CPU so many events go through a network at a time, without the padding that all of them have.
 _EVENTS_OF_A_LENGTH = 512
-
-
-@dataclass(frozen=True)
-class Size:
-    """Widths and depths; the plain transformer has as many layers as the others have of both kinds."""
-
-    hidden: int
-    n_heads: int
-    ffn_width: int
-    n_layers: int
-    n_class_layers: int
-    embedding: tuple[int, ...]
-    pair_embedding: tuple[int, ...]
-    mlp: tuple[int, ...]
-
-
-SIZES: dict[SizeName, Size] = {
-    "tiny": Size(16, 2, 32, 1, 1, (), (8,), (32, 32)),
-    "small": Size(24, 2, 48, 1, 1, (), (8,), (64, 64)),
-    "light": Size(64, 4, 128, 4, 2, (64, 128), (32, 32), (256, 256, 256)),
-    "published": Size(128, 8, 512, 8, 2, (128, 512), (64, 64, 64), (512, 512, 512)),
-}
 
 
 class EventNetwork(nn.Module, ABC):
@@ -135,19 +114,7 @@ class SetNetwork(EventNetwork):
         if backbone == "transformer":
             body = _PlainTransformer(n_features, size, dropout, biases)
         else:
-            body = ParticleTransformer(
-                n_features,
-                n_pair_features,
-                hidden=size.hidden,
-                n_heads=size.n_heads,
-                ffn_width=size.ffn_width,
-                n_layers=size.n_layers,
-                n_class_layers=size.n_class_layers,
-                embedding=size.embedding,
-                pair_embedding=size.pair_embedding,
-                dropout=dropout,
-                biases=biases,
-            )
+            body = ParticleTransformer(n_features, n_pair_features, size, dropout=dropout, biases=biases)
         super().__init__(body, size.hidden, n_out, biases, (n_positions, N_KINEMATICS))
         self.n_pair_features = n_pair_features
         self.has_couplings = backbone == "part-sm"

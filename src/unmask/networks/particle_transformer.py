@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -36,6 +38,9 @@ _MIN_SCALE_GEV = 2.0
 _MAX_SCALE_GEV = 14e3
 #: Stands for no coupling: far below the weakest, the electromagnetic one.
 NO_COUPLING = 1e-3
+
+
+SizeName = Literal["tiny", "small", "light", "published"]
 
 
 class Coupling(IntEnum):
@@ -106,6 +111,28 @@ def pair_kinematics(log_pt_mev: Tensor, eta: Tensor, phi: Tensor) -> Tensor:
     return torch.stack([log_delta_r, torch.minimum(one, other) + log_delta_r, log_z, log_mass_squared], -1)
 
 
+@dataclass(frozen=True)
+class Size:
+    """Widths and depths; the plain transformer has as many layers as the others have of both kinds."""
+
+    hidden: int
+    n_heads: int
+    ffn_width: int
+    n_layers: int
+    n_class_layers: int
+    embedding: tuple[int, ...]
+    pair_embedding: tuple[int, ...]
+    mlp: tuple[int, ...]
+
+
+SIZES: dict[SizeName, Size] = {
+    "tiny": Size(16, 2, 32, 1, 1, (), (8,), (32, 32)),
+    "small": Size(24, 2, 48, 1, 1, (), (8,), (64, 64)),
+    "light": Size(64, 4, 128, 4, 2, (64, 128), (32, 32), (256, 256, 256)),
+    "published": Size(128, 8, 512, 8, 2, (128, 512), (64, 64, 64), (512, 512, 512)),
+}
+
+
 class AttentionBlock(nn.Module):
     """Attention and feed-forward network, each normalized before and within, and added to the rows.
 
@@ -161,10 +188,8 @@ class ParticleTransformer(nn.Module):
     ----------
     n_features, n_pair_features
         Inputs of an object and of a pair; without pair features nothing biases attention.
-    hidden, n_heads, ffn_width, n_layers, n_class_layers
-        Sizes.
-    embedding, pair_embedding
-        Widths between the features and ``hidden``, and between the pair features and the heads.
+    size
+        Widths and depths; ``embedding`` and ``pair_embedding`` are widths between features and hidden rows or heads.
     dropout
         In the layers between objects; there is none in the class layers.
     biases
@@ -176,27 +201,20 @@ class ParticleTransformer(nn.Module):
         self,
         n_features: int,
         n_pair_features: int,
+        size: Size,
         *,
-        hidden: int,
-        n_heads: int,
-        ffn_width: int,
-        n_layers: int,
-        n_class_layers: int,
-        embedding: Sequence[int],
-        pair_embedding: Sequence[int],
         dropout: float,
         biases: bool,
     ) -> None:
         super().__init__()
-        self.embedding = _embedding((n_features, *embedding, hidden), norms=biases)
+        widths = (size.hidden, size.n_heads, size.ffn_width)
+        self.embedding = _embedding((n_features, *size.embedding, size.hidden), norms=biases)
         self.pair_embedding = (
-            _embedding((n_pair_features, *pair_embedding, n_heads), norms=False) if n_pair_features else None
+            _embedding((n_pair_features, *size.pair_embedding, size.n_heads), norms=False) if n_pair_features else None
         )
-        self.layers = nn.ModuleList(AttentionBlock(hidden, n_heads, ffn_width, dropout) for _ in range(n_layers))
-        self.class_layers = nn.ModuleList(
-            AttentionBlock(hidden, n_heads, ffn_width, 0.0) for _ in range(n_class_layers)
-        )
-        self.class_token = nn.Parameter(0.02 * torch.randn(hidden)) if biases else None
+        self.layers = nn.ModuleList(AttentionBlock(*widths, dropout) for _ in range(size.n_layers))
+        self.class_layers = nn.ModuleList(AttentionBlock(*widths, 0.0) for _ in range(size.n_class_layers))
+        self.class_token = nn.Parameter(0.02 * torch.randn(size.hidden)) if biases else None
 
     def forward(self, features: Tensor, is_real: Tensor, pairs: Tensor | None = None) -> Tensor:
         """Summarize objects: ``features`` (batch, n, n_features), ``pairs`` (batch, n_pairs, n_pair_features).
