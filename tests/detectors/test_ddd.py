@@ -118,7 +118,7 @@ def test_with_recoil_the_event_stays_balanced(events: EventTensors) -> None:
         recoil: (total(distorted(events, recoil=recoil, **strengths)) - total(events)).norm(dim=1)
         for recoil in (True, False)
     }
-    # All but those whose missing energy was mirrored at its threshold.
+    # All but those whose MET was reflected at its threshold.
     assert (moved[True] < 0.1).float().mean() > 0.7
     assert (moved[False] < 0.1).float().mean() < 0.1
 
