@@ -265,8 +265,8 @@ def scores_of(parts: dict[str, Array]) -> dict[str, dict[str, Array]]:
     return {
         "default": {key: parts[key][0] for key in tested},
         "its network": {key: parts[key][1] for key in tested},
-        "four, smallest": {key: smallest[key] for key in tested},
-        "four, product": {key: product[key] for key in tested},
+        "observables, min p": {key: smallest[key] for key in tested},
+        "observables, Fisher": {key: product[key] for key in tested},
     }
 
 
@@ -326,18 +326,24 @@ def matrix(out: Path, figure: Path) -> None:
     import matplotlib.pyplot as plt
 
     found = _all_detectors(out)
-    heights = [sum(len(signals) for signals in _aucs(samples).values()) for samples in found.values()]
-    drawing, panels = plt.subplots(1, 2, figsize=(13, 0.2 * max(heights) + 1.5), layout="constrained")
+    tables = {name: _aucs(samples) for name, samples in found.items()}
+    heights = [len(rows) for rows in tables.values()]
+    style = {"svg.fonttype": "none", "font.size": 8}  # text as text: a tenth of the size
+    with plt.rc_context(style):
+        drawing, panels = plt.subplots(
+            2, 1, figsize=(8, 0.17 * sum(heights) + 2), height_ratios=heights, layout="constrained"
+        )
     for panel, (name, samples) in zip(panels, found.items(), strict=True):
-        rows = _aucs(samples)
+        rows = tables[name]
         values = np.array(list(rows.values()))
         panel.imshow(values, vmin=0.5, vmax=1, cmap="viridis", aspect="auto")
-        panel.set_xticks(range(len(samples)), list(samples), rotation=30, ha="right")
+        panel.set_xticks(range(len(samples)), list(samples), rotation=20, ha="right")
         panel.set_yticks(range(len(rows)), list(rows), fontsize=7)
         panel.set_title(f"{name}: AUC")
         for (i, j), value in np.ndenumerate(values):
             panel.text(j, i, f"{value:.3f}", ha="center", va="center", fontsize=6, color="w" if value < 0.85 else "k")
-    drawing.savefig(figure)
+    with plt.rc_context(style):
+        drawing.savefig(figure)
 
 
 def _all_detectors(out: Path) -> dict[str, dict[str, list[dict[str, Array]]]]:
