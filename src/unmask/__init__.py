@@ -12,23 +12,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from unmask.detectors.contrast import ContrastDetector
-    from unmask.detectors.masked_token import MaskedTokenDetector
-    from unmask.evaluation.evaluate import evaluate
-    from unmask.events.event_set import EventSet
-    from unmask.events.observables import OBSERVABLES
-    from unmask.events.splits import split_background
-    from unmask.io.parquet import write_events
-    from unmask.io.read import read_events
-    from unmask.io.sample import load_sample
-    from unmask.io.source import ReadOptions
-    from unmask.report.page import write_report
-    from unmask.scores.calibration import calibrate
-    from unmask.tokenizers.lookup_table import LookupTableTokenizer
-    from unmask.tokenizers.vqvae import VQVAETokenizer
-    from unmask.training import TrainingSettings
-    from unmask.workflow.fit import fit, load
-    from unmask.workflow.score import score
+    from unmask.detectors.contrast import ContrastDetector as ContrastDetector
+    from unmask.detectors.masked_token import MaskedTokenDetector as MaskedTokenDetector
+    from unmask.evaluation.evaluate import evaluate as evaluate
+    from unmask.events.event_set import EventSet as EventSet
+    from unmask.events.observables import OBSERVABLES as OBSERVABLES
+    from unmask.events.splits import split_background as split_background
+    from unmask.io.parquet import write_events as write_events
+    from unmask.io.read import read_events as read_events
+    from unmask.io.sample import load_sample as load_sample
+    from unmask.io.source import ReadOptions as ReadOptions
+    from unmask.report.page import write_report as write_report
+    from unmask.scores.calibration import calibrate as calibrate
+    from unmask.tokenizers.lookup_table import LookupTableTokenizer as LookupTableTokenizer
+    from unmask.tokenizers.vqvae import VQVAETokenizer as VQVAETokenizer
+    from unmask.training import TrainingSettings as TrainingSettings
+    from unmask.workflow.fit import fit as fit
+    from unmask.workflow.fit import load as load
+    from unmask.workflow.score import score as score
 
 _HOME = {
     "ContrastDetector": "unmask.detectors.contrast",
@@ -51,26 +52,7 @@ _HOME = {
     "write_report": "unmask.report.page",
 }
 
-__all__ = [
-    "OBSERVABLES",
-    "ContrastDetector",
-    "EventSet",
-    "LookupTableTokenizer",
-    "MaskedTokenDetector",
-    "ReadOptions",
-    "TrainingSettings",
-    "VQVAETokenizer",
-    "calibrate",
-    "evaluate",
-    "fit",
-    "load",
-    "load_sample",
-    "read_events",
-    "score",
-    "split_background",
-    "write_events",
-    "write_report",
-]
+__all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> object:
