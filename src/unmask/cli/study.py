@@ -87,7 +87,8 @@ def run(
     current = StudyRun(out, chosen, detectors, files, seed, device, StudyProgress(), style)
     current.check()
     planned = plan(current.stages, current.ledger)
-    note(f"{chosen.title}{' (bundled sample; full data: --benchmark-dir DIR)' if study and not benchmark_dir else ''}")
+    of_sample = " (bundled sample; full data: --benchmark-dir DIR)" if study and not benchmark_dir else ""
+    note(f"{chosen.description[:1].upper()}{chosen.description[1:]}{of_sample}")
     if dry_run:
         show_table(f"stages of the study in {out}", ("stage", "state", "reads or scores"), _rows(current, planned))
         return

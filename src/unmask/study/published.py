@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from unmask.workflow.settings import GROUPS, Settings, checked_arguments, load_s
 
 #: The study of a user's own files.
 DEFAULT = "default"
-_FOLDER = files("unmask") / "study" / "studies"
+_FOLDER = Path(__file__).with_name("studies")
 
 
 @dataclass(frozen=True)
@@ -53,11 +52,6 @@ class Study:
         matching = [name for pattern in self.detectors for name in preset_names() if fnmatchcase(name, pattern)]
         return {name.removeprefix(f"{self.name}-"): name for name in dict.fromkeys(matching)}
 
-    @property
-    def title(self) -> str:
-        """The description as a heading."""
-        return self.description[:1].upper() + self.description[1:]
-
     def files(self, benchmark: Path | None) -> list[Path]:
         """Find the files of the study in the benchmark folder; without one, the sample that ships with the package."""
         if benchmark is None:
@@ -73,8 +67,7 @@ class Study:
 
 def study_names() -> list[str]:
     """Names of the published studies."""
-    names = [entry.name.removesuffix(".toml") for entry in _FOLDER.iterdir() if entry.name.endswith(".toml")]
-    return sorted(set(names) - {DEFAULT})
+    return sorted({path.stem for path in _FOLDER.glob("*.toml")} - {DEFAULT})
 
 
 def load_study(name: str) -> Study:
@@ -85,7 +78,7 @@ def load_study(name: str) -> Study:
     """
     if name not in [*study_names(), DEFAULT]:
         raise UsageError(f"unknown study {name!r}; {nearest(name, study_names())}, or give --background files")
-    content = read_toml(Path(str(_FOLDER / f"{name}.toml")))
+    content = read_toml(_FOLDER / f"{name}.toml")
     return Study(**checked_arguments(Study, {"name": name} | content, where=f"study {name}"))
 
 

@@ -6,7 +6,6 @@ import inspect
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, is_dataclass, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -17,7 +16,7 @@ from unmask.tokenizers import Tokenizer
 
 #: Tables within the settings of a detector.
 GROUPS = ("training", "tokenizer")
-_FOLDER = files("unmask") / "workflow" / "presets"
+_FOLDER = Path(__file__).with_name("presets")
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Settings:
 
 def preset_names() -> list[str]:
     """Names of the presets that ship with the package."""
-    names = [entry.name.removesuffix(".toml") for entry in _FOLDER.iterdir() if entry.name.endswith(".toml")]
+    names = [path.stem for path in _FOLDER.glob("*.toml")]
     # Numbers by their value: lut-885 before lut-1524.
     return sorted(names, key=lambda name: [part.zfill(6) if part.isdigit() else part for part in name.split("-")])
 
@@ -97,7 +96,7 @@ def _load(source: str | Path | Mapping[str, Any]) -> Settings:
     if name.endswith(".toml"):
         return _from_tables(Path(name).stem, read_toml(Path(name)), where=name)
     if name in preset_names():
-        return _from_tables(name, read_toml(Path(str(_FOLDER / f"{name}.toml"))))
+        return _from_tables(name, read_toml(_FOLDER / f"{name}.toml"))
     if name in TOKENIZERS:
         return Settings(name, "", {"kind": name}, {})
     if name in DETECTORS:
@@ -195,15 +194,10 @@ def _new(kinds: Iterable[str], table: Mapping[str, Any], where: str) -> Any:
 
 
 def checked_arguments(constructor: type[object], table: Mapping[str, Any], *, where: str) -> dict[str, Any]:
-    """Check a table against the signature of a constructor and return its arguments.
+    """Check a table against the signature of a constructor and return its arguments; an error names all mistakes.
 
     The types and defaults of the signature are the only statement of what a setting may be. A table within the table
     changes single fields of a default that is a dataclass.
-
-    Raises
-    ------
-    UsageError
-        With all mistakes: unknown keys with the nearest valid one, and values of the wrong type.
     """
     arguments, mistakes = _check(constructor, table)
     if mistakes:
