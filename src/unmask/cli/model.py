@@ -40,7 +40,7 @@ def train(
     from unmask.cli.progress import TrainingLine
     from unmask.tokenizers import load_tokenizer
     from unmask.training.distributed import wait_for_all
-    from unmask.workflow.fit import fit_detector
+    from unmask.workflow.fit import fit_detector, run_folder_of
     from unmask.workflow.settings import load_settings
 
     changes = options.parse_settings(settings)
@@ -53,8 +53,8 @@ def train(
     chosen.new_detector(fitted)  # mistakes in settings are found before events are read
     check_can_save(out)
     events, held_out = options.read_training_events(sources, validation, seed)
-    run_folder = options.run_folder_of(out)
-    detector = fit_detector(chosen, events, held_out, tokenizer=fitted, run_folder=run_folder, watch=TrainingLine)
+    folder = run_folder_of(out)
+    detector = fit_detector(chosen, events, held_out, tokenizer=fitted, run_folder=folder, watch=TrainingLine)
     if IS_FIRST_PROCESS:
         detector.save(out)
     wait_for_all()

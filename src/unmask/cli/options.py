@@ -146,8 +146,3 @@ def read_training_events(sources: Sources, validation: Sequence[Path] | None, se
     rest = "" if validation else f"; {n_test:,} test events are left aside (split by seed {seed})"
     note(f"{len(train):,} training and {len(held_out):,} validation events{rest}")
     return train, held_out
-
-
-def run_folder_of(out: Path) -> Path:
-    """Folder for the log and the checkpoints of what is saved as ``out``."""
-    return out.with_name(out.name + ".run")

@@ -38,14 +38,14 @@ def fit(
     """
     from unmask.artifacts import check_can_save
     from unmask.cli.progress import TrainingLine
-    from unmask.workflow.fit import fit_tokenizer
+    from unmask.workflow.fit import fit_tokenizer, run_folder_of
     from unmask.workflow.settings import load_settings
 
     chosen = load_settings(preset, {"tokenizer": options.parse_settings(settings)}, seed=seed, device=device)
     chosen.new_tokenizer()  # mistakes in settings are found before events are read
     check_can_save(out)
     events = options.read_training_events(sources, validation, seed)
-    tokenizer = fit_tokenizer(chosen, *events, run_folder=options.run_folder_of(out), watch=TrainingLine)
+    tokenizer = fit_tokenizer(chosen, *events, run_folder=run_folder_of(out), watch=TrainingLine)
     if IS_FIRST_PROCESS:
         tokenizer.save(out)
     if tokenizer.kind == "vqvae":

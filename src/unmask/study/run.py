@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, partialmethod
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from unmask.study.results import write_detector_figures, write_results, write_st
 from unmask.study.stages import RECORDS, Ledger, Stage, StudyReporter, run_stages
 from unmask.study.tables import cost_table
 from unmask.tokenizers import Tokenizer, load_tokenizer
-from unmask.workflow.fit import fit_detector, fit_tokenizer
+from unmask.workflow.fit import fit_detector, fit_tokenizer, run_folder_of
 from unmask.workflow.score import Outcome, Scoring
 from unmask.workflow.settings import Settings
 
@@ -159,13 +159,13 @@ class StudyRun:
                 to_learn,
                 _settings_of(tokenizer),
                 kind=tokenizer.kind,
-                run_folder=_run_folder(folder),
+                run_folder=run_folder_of(folder),
             )
             to_learn = [*to_learn, folder]
         detector = settings.new_detector(tokenizer)
         fit = partial(self._fit, fit_detector, settings, model, title, folder if tokenizer else None)
         known, kind = _settings_of(detector), detector.kind
-        yield self._stage(f"detector {name}", fit, [model], to_learn, known, kind=kind, run_folder=_run_folder(model))
+        yield self._stage(f"detector {name}", fit, [model], to_learn, known, kind=kind, run_folder=run_folder_of(model))
         make, outputs, inputs = partial(self._test, name), [scores, explained_path(scores)], [model, *tests]
         yield self._stage(f"scores {name}", make, outputs, inputs, explained, scores=tests)
         make, outputs, inputs = partial(self._calibrate, name), [self._held_out(name), calibration], [model, validation]
@@ -204,7 +204,7 @@ class StudyRun:
     ) -> None:
         """Fit a tokenizer or a detector and save it."""
         fitted = {"tokenizer": load_tokenizer(tokenizer)} if tokenizer else {}
-        more = {"run_folder": _run_folder(folder), "watch": self.reporter.training, "title": title}
+        more = {"run_folder": run_folder_of(folder), "watch": self.reporter.training, "title": title}
         fit(settings, self._read("train"), self._read("validation"), **more, **fitted).save(folder)
 
     def _score(self, name: str, events: Iterable[EventSet], files: Sequence[Path], out: Path, explain: int) -> Outcome:
@@ -296,17 +296,11 @@ class StudyRun:
     def _searched(self) -> list[Path]:
         return [self._scores(f"{name}-data") for name in self.detectors] if self.files.data.files else []
 
-    def _events(self, name: str) -> Path:
-        return self.out / "events" / f"{name}.parquet"
+    def _file(self, folder: str, name: str) -> Path:
+        return self.out / folder / f"{name}.parquet"
 
-    def _scores(self, name: str) -> Path:
-        return self.out / "scores" / f"{name}.parquet"
-
-    def _held_out(self, name: str) -> Path:
-        return self.out / "validation-scores" / f"{name}.parquet"
-
-    def _flagged(self, name: str) -> Path:
-        return self.out / "flagged" / f"{name}.parquet"
+    _events, _scores = partialmethod(_file, "events"), partialmethod(_file, "scores")
+    _held_out, _flagged = partialmethod(_file, "validation-scores"), partialmethod(_file, "flagged")
 
     def _model(self, name: str) -> Path:
         return self.out / "models" / name
@@ -319,11 +313,6 @@ class StudyRun:
 def _is_beginning(path: Path) -> bool:
     """Whether this is all that there is of a study at first: the mark on its way, of this process or of another."""
     return path.name.startswith(f".{MARK}.")
-
-
-def _run_folder(folder: Path) -> Path:
-    """Where the training of what is saved in ``folder`` is logged."""
-    return folder.with_name(folder.name + ".run")
 
 
 def _settings_of(model: Tokenizer | Detector) -> dict[str, Json]:

@@ -12,7 +12,6 @@ from unmask.errors import UnmaskError, UsageError
 from unmask.workflow.score import Outcome, Parts
 from unmask.workflow.sources import Part, Sources
 
-LOCAL = "local:"
 #: Entries per part, where files are cut.
 PART_ENTRIES = 500_000
 _CONNECT_SECONDS = 20
@@ -30,17 +29,9 @@ def number_of_parts(sources: Sources) -> int:
 
 @contextmanager
 def connect(address: str) -> Iterator[Client]:
-    """Connect to the scheduler at an address, or start ``local:N``, a cluster of N processes on this machine.
-
-    Raises
-    ------
-    UsageError
-        If the address is none.
-    UnmaskError
-        If no scheduler answers.
-    """
-    if address.startswith(LOCAL):
-        n_workers = address.removeprefix(LOCAL)
+    """Connect to the scheduler at an address, or start ``local:N``, a cluster of N processes on this machine."""
+    if address.startswith("local:"):
+        n_workers = address.removeprefix("local:")
         if not n_workers.isdecimal() or not int(n_workers):
             raise UsageError(f"--dask {address!r}: write local:N with N worker processes, such as local:2")
         environment = dask.config.get("distributed.nanny.pre-spawn-environ") | _KEEP_FREED_MEMORY

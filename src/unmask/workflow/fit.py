@@ -123,6 +123,11 @@ def training_events(
     return events, held_out, 0
 
 
+def run_folder_of(folder: Path) -> Path:
+    """Folder for the log and the checkpoints of what is saved in ``folder``."""
+    return folder.with_name(folder.name + ".run")
+
+
 def load(folder: str | Path) -> Detector | Tokenizer:
     """Load a saved detector or tokenizer; ``sample:gluino-model`` is the detector that ships with the package."""
     loaded: Detector | Tokenizer = fitted.load(resolve(folder))

@@ -108,16 +108,9 @@ class Scoring:
         return {**origin, "token_losses": self.token_losses}
 
     def write(self, events: Iterable[EventSet], out: Path, **metadata: Json) -> Outcome:
-        """Score a stream of events in bounded memory and write them to ``out``.
-
-        Explanations go beside ``out``; older ones are removed.
-
-        Raises
-        ------
-        UsageError
-            If the detector has no such score, or cannot explain it.
-        """
-        detector = self.detector
+        """Score a stream of events in bounded memory; explanations go beside ``out``, and older ones are removed."""
+        detector, tokenizer = self.detector, self.detector.tokenizer
+        of_tokenizer = {"tokenizer": {"kind": tokenizer.kind, "settings": tokenizer.settings()}} if tokenizer else {}
         most, n_trained_on = MostAnomalous(self.explain), 0
         if self.explain:
             detector.explain(EventSet.empty())  # one that cannot explain raises now, not after hours
@@ -132,20 +125,15 @@ class Scoring:
                 n_trained_on += scores.n_trained_on
                 yield scores
 
-        record = provenance(**self.origin(), **metadata, **_settings(detector))
+        # Scores tell what made them without the model.
+        record = provenance(
+            **self.origin(), **metadata, settings=detector.settings(), **of_tokenizer, fitted_on=detector.fitted_on_
+        )
         explained_path(out).unlink(missing_ok=True)
         n_events = write_scores(out, scored(), provenance=record)
         if self.explain:
-            explanations = detector.explain(most.events, device=self.device)
-            write_explanations(out, most, explanations, provenance=record)
+            write_explanations(out, most, detector.explain(most.events, device=self.device), provenance=record)
         return Outcome(n_events, n_trained_on)
-
-
-def _settings(detector: Detector) -> dict[str, Json]:
-    """Settings of a detector and its tokenizer, so that scores tell what made them without the model."""
-    tokenizer = detector.tokenizer
-    of_tokenizer = {"tokenizer": {"kind": tokenizer.kind, "settings": tokenizer.settings()}} if tokenizer else {}
-    return {"settings": detector.settings(), **of_tokenizer, "fitted_on": detector.fitted_on_}
 
 
 @lru_cache(maxsize=4)
@@ -211,11 +199,6 @@ def parse_shard(text: str) -> tuple[int, int]:
 
     >>> parse_shard("2/3")
     (2, 3)
-
-    Raises
-    ------
-    UsageError
-        If it is not two whole numbers with 1 <= i <= n.
     """
     index, slash, count = text.partition("/")
     if not (slash and index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):

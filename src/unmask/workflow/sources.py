@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from unmask.artifacts import Json, sha256_of_file
@@ -28,13 +29,7 @@ def no_bar(_text: str) -> AbstractContextManager[Callable[[float], None]]:
 
 
 def find_files(paths: Iterable[str | Path]) -> list[Path]:
-    """Turn names of samples, and patterns such as ``*.csv``, into the files that they stand for.
-
-    Raises
-    ------
-    UsageError
-        If no file matches a pattern.
-    """
+    """Turn names of samples, and patterns such as ``*.csv``, into the files that they stand for."""
     files: list[Path] = []
     for path in map(resolve, paths):
         if path.exists() or not any(mark in str(path) for mark in "*?["):
@@ -84,18 +79,12 @@ class Sources:
         return Sources(files, self.kind, self.options, signal_process, skip_bad=self.bad.skip)
 
     def stream(self, files: Sequence[Path] | None = None, bar: Bar = no_bar) -> Iterator[EventSet]:
-        """Yield all events of all files (or of other ``files``, read the same way).
-
-        Raises
-        ------
-        UsageError
-            If no file holds one of the signal processes.
-        """
+        """Yield all events of all files (or of other ``files``, read the same way); see :meth:`by_file`."""
         for _, events in self.by_file(files, bar):
             yield events
 
     def by_file(self, files: Sequence[Path] | None = None, bar: Bar = no_bar) -> Iterator[tuple[Path, EventSet]]:
-        """Yield the file and the events of each chunk of :meth:`stream`."""
+        """Yield the file and the events of each chunk; it is an error if no file holds one of the signal processes."""
         processes: dict[str, None] = {}
         for file in self.files if files is None else find_files(files):
             for events in self._stream_piece((file, None), bar):
@@ -161,20 +150,15 @@ class Sources:
         read from the middle: with such a file among them, all files stay whole.
         """
         lengths = self.lengths()
-        if lengths is None:
-            bounds = [i * len(self.files) // n for i in range(n + 1)]
-            return [Part(self, [(file, None) for file in self.files[bounds[i] : bounds[i + 1]]]) for i in range(n)]
-        bounds = [i * sum(lengths) // n for i in range(n + 1)]
-        return [Part(self, self._pieces(lengths, bounds[i], bounds[i + 1])) for i in range(n)]
-
-    def _pieces(self, lengths: list[int], first: int, last: int) -> list[Piece]:
-        pieces: list[Piece] = []
-        for file, length in zip(self.files, lengths, strict=True):
-            entries = max(first, 0), min(last, length)
-            if entries[0] < entries[1]:
-                pieces.append((file, entries))
-            first, last = first - length, last - length
-        return pieces
+        sizes = [1] * len(self.files) if lengths is None else lengths
+        parts: list[list[Piece]] = []
+        for first, last in pairwise(i * sum(sizes) // n for i in range(n + 1)):
+            parts.append([])
+            for file, size, end in zip(self.files, sizes, accumulate(sizes), strict=True):
+                entries = max(first - end + size, 0), min(last - end + size, size)
+                if entries[0] < entries[1]:
+                    parts[-1].append((file, None if lengths is None else entries))
+        return [Part(self, pieces) for pieces in parts]
 
 
 class Part(Sources):
@@ -194,11 +178,8 @@ class Part(Sources):
 
     def origin(self) -> dict[str, Json]:
         """Which entries of which files; these are known by size and time, as hashing reads all of them."""
-        stats = [(file, entries, file.stat()) for file, entries in self.pieces]
-        return {
-            "inputs": [
-                {"file": str(file), "size": stat.st_size, "mtime_s": int(stat.st_mtime), "entries": entries}
-                for file, entries, stat in stats
-            ],
-            "options": self.settings(),
-        }
+        inputs = []
+        for file, entries in self.pieces:
+            size, mtime_s = file.stat().st_size, int(file.stat().st_mtime)
+            inputs.append({"file": str(file), "size": size, "mtime_s": mtime_s, "entries": entries})
+        return {"inputs": inputs, "options": self.settings()}
