@@ -8,10 +8,9 @@ import numpy.typing as npt
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from tests.evaluation.toy_scores import toy_observables, toy_scores
+from tests.evaluation.toy_scores import roc_auc, toy_observables, toy_scores
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.intervals import Difference
-from unmask.evaluation.metrics import roc_auc
 from unmask.evaluation.roc import RankedScores
 from unmask.events.columns import Names
 from unmask.scores.score_table import align

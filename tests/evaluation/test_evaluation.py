@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import kstest
 
-from tests.evaluation.toy_scores import toy_observables, toy_scores
+from tests.evaluation.toy_scores import roc_auc, toy_observables, toy_scores
 from unmask import load_sample
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.evaluate import AUC, EPS_B, EPS_S, MAIN, Evaluation, evaluate
-from unmask.evaluation.metrics import measure, roc_auc
+from unmask.evaluation.metrics import measure
 from unmask.evaluation.roc import RankedScores
 from unmask.evaluation.untrained import FISHER, MIN_P, RANDOM, untrained_scores
 from unmask.events.columns import Names

@@ -10,16 +10,16 @@ import pytest
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
+from tests.evaluation.toy_scores import roc_auc, roc_curve
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.metrics import (
     BACKGROUND_EFFICIENCIES,
     Metrics,
     background_efficiency,
-    roc_auc,
     signal_efficiencies,
 )
 from unmask.evaluation.metrics import measure as measure_ranked
-from unmask.evaluation.roc import RankedScores, roc_curve, roc_replicas
+from unmask.evaluation.roc import RankedScores, roc_replicas
 from unmask.scores.intervals import Estimate
 
 

@@ -5,9 +5,10 @@ import pytest
 from scipy.stats import norm
 from sklearn.metrics import roc_curve as sklearn_roc
 
+from tests.evaluation.toy_scores import roc_curve
 from unmask.errors import BadDataError
 from unmask.evaluation.intervals import TAILS
-from unmask.evaluation.roc import RankedScores, Roc, roc_curve, roc_replicas
+from unmask.evaluation.roc import RankedScores, Roc, roc_replicas
 
 
 def max_sic(roc: Roc) -> tuple[float, float] | None:
@@ -61,8 +62,8 @@ def test_replicas_of_many_events_are_as_wide_as_the_binomial() -> None:
     replicas = roc_replicas(roc, n_replicas=1000)
     assert len(replicas.point) < 3000
     expected = np.sqrt(0.1 * 0.9 / 20_000 + 0.1 * 0.9 / 40_000)
-    assert replicas.signal_efficiency_at(0.1).std() == pytest.approx(expected, rel=0.25)
-    assert replicas.background_efficiency_at(0.1).std() == pytest.approx(expected, rel=0.25)
+    assert replicas.signal_efficiency_at(np.array([0.1])).std() == pytest.approx(expected, rel=0.25)
+    assert replicas.background_efficiency_at(np.array([0.1])).std() == pytest.approx(expected, rel=0.25)
 
 
 def test_significance_improvement_of_exponential_scores() -> None:

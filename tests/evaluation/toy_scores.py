@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from unmask.evaluation.roc import RankedScores, Roc
 from unmask.events.columns import Names
+from unmask.scores.intervals import Estimate
 from unmask.scores.score_table import Scores
 
 
@@ -23,6 +25,16 @@ def toy_scores(score: npt.ArrayLike, label: npt.ArrayLike, **columns: Any) -> Sc
         "weight": np.ones(n),
     }
     return Scores(score=score, label=label, **known | columns)
+
+
+def roc_curve(*scored: Any) -> Roc:
+    """The curve of scores, whether they are of signal and, if given, their weights."""
+    return Roc.of(RankedScores.of(*scored))
+
+
+def roc_auc(*scored: Any) -> Estimate:
+    """The area under that curve."""
+    return RankedScores.of(*scored).placements.auc()
 
 
 def toy_observables(label: npt.NDArray[np.int8], seed: int = 0) -> dict[str, npt.NDArray[Any]]:

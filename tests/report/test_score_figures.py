@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.evaluation.toy_scores import toy_scores
+from tests.evaluation.toy_scores import roc_auc, roc_curve, toy_scores
 from unmask.errors import BadDataError
 from unmask.evaluation.intervals import TAILS
-from unmask.evaluation.metrics import overlap_area, roc_auc
-from unmask.evaluation.roc import roc_curve, roc_replicas
+from unmask.evaluation.metrics import overlap_area
+from unmask.evaluation.roc import roc_replicas
 from unmask.report.score_figures import (
     RocWithBand,
     draw_roc,
@@ -163,11 +163,11 @@ def test_all_figures_of_scores_as_files_and_in_a_page(tmp_path: Path) -> None:
     names = ["roc", "significance-improvement", "scores-1-lut-456", "scores-2-lut-456", "scores-3-ht"]
     assert [path.name for path in paths] == [f"{name}.svg" for name in names]
     assert sorted(paths) == sorted(tmp_path.iterdir())
-    figures = score_figures_svg(events, prefix="run-1-")
+    figures = score_figures_svg(events)
     titles = ["ROC curves", "Significance improvement", "Scores of LUT 456", "Scores of lut-456", "Scores of HT"]
     assert list(figures) == titles
     page = ElementTree.fromstring(f"<html>{''.join(figures.values())}</html>")
-    assert [svg.get("id") for svg in page] == [f"run-1-{name}" for name in names]
+    assert [svg.get("id") for svg in page] == names
     ids = [element.get("id") for element in page.iter() if element.get("id")]
     assert len(ids) == len(set(ids))
     assert "AUC" in "".join(page[0].itertext())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import expit, logit, ndtr, ndtri
@@ -24,10 +25,7 @@ class Difference(Estimate):
     """
 
     p_value: float
-
-    def texts(self, sign: str = "+") -> tuple[str, str]:
-        """The value and its interval, with signs."""
-        return super().texts(sign)
+    sign: ClassVar[str] = "+"
 
     @property
     def p_value_text(self) -> str:
@@ -78,12 +76,12 @@ class Placements:
 
     def error(self) -> float:
         """Standard error of that area by DeLong's variance."""
-        pairs = ((self.signal, self.signal_weight), (self.background, self.background_weight))
-        return float(np.sqrt(sum(_variance_of_mean(*pair) for pair in pairs)))
+        of_signal = _variance_of_mean(self.signal, self.signal_weight)
+        return float(np.sqrt(of_signal + _variance_of_mean(self.background, self.background_weight)))
 
     def auc(self) -> Estimate:
         """The area with DeLong's interval, symmetric in the logit so that it stays within (0, 1)."""
-        n_pairs = min(map(n_effective, (self.signal_weight, self.background_weight)))
+        n_pairs = min(n_effective(self.signal_weight), n_effective(self.background_weight))
         return logit_interval(self.area(), self.error(), n_pairs)
 
     def __sub__(self, other: Placements) -> Difference:

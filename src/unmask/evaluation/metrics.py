@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -88,23 +87,12 @@ def measure(ranked: RankedScores, *, n_replicas: int = 400, seed: int = 0) -> Me
         auc=auc,
         signal_efficiency=efficiencies,
         background_efficiency=background_efficiency(roc, replicas, SIGNAL_EFFICIENCY),
-        background_efficiency_limit=_background_efficiency_limit(roc, replicas, SIGNAL_EFFICIENCY, seed),
+        background_efficiency_limit=_background_efficiency_limit(roc, replicas, seed),
         best_threshold=_best_threshold(roc, replicas),
         overlap_area=overlap_area(roc),
         max_significance_improvement=_max_improvement(roc, replicas),
         total_improvement=_total_improvement(efficiencies, replicas),
     )
-
-
-def roc_auc(
-    score: npt.NDArray[Any], is_signal: npt.NDArray[np.bool_], weight: npt.NDArray[Any] | None = None
-) -> Estimate:
-    """Area under the ROC curve: P(signal score > background score), ties counting half; with DeLong's interval.
-
-    >>> roc_auc(np.array([1, 2, 2, 3]), np.array([False, False, True, True])).value
-    0.875
-    """
-    return RankedScores.of(score, is_signal, weight).placements.auc()
 
 
 def signal_efficiencies(
@@ -134,8 +122,8 @@ def background_efficiency(roc: Roc, replicas: RocReplicas, signal_efficiency: fl
     return percentile_interval(float(value), replicas.background_efficiency_at(at)[:, 0])
 
 
-def _background_efficiency_limit(roc: Roc, replicas: RocReplicas, signal_efficiency: float, seed: int) -> float:
-    measured = replicas.background_efficiency_at(signal_efficiency)[:, 0]
+def _background_efficiency_limit(roc: Roc, replicas: RocReplicas, seed: int) -> float:
+    measured = replicas.background_efficiency_at(np.array([SIGNAL_EFFICIENCY]))[:, 0]
     # Background between the last event above the threshold and the threshold: as much as one event, exponentially.
     unseen = np.random.default_rng(seed).exponential(roc.background_variance[-1], len(measured))
     return float(min(np.quantile(measured + unseen, CONFIDENCE), 1.0))

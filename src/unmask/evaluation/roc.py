@@ -55,16 +55,15 @@ class RankedScores:
     @cached_property
     def placements(self) -> Placements:
         """What the area under the ROC curve and its variance are made of; ties count half."""
-        of_signal, of_background = (
-            (self.place[which], self.weight[which]) for which in (self.is_signal, ~self.is_signal)
-        )
 
-        def below(which: npt.NDArray[np.intp], others: npt.NDArray[np.intp], weights: FloatArray) -> FloatArray:
-            cumulated = np.concatenate([[0.0], np.cumsum(np.bincount(others, weights, len(self.value)))])
-            return np.asarray((cumulated[which] + cumulated[which + 1]) / 2 / cumulated[-1])
+        def below(which: npt.NDArray[np.bool_]) -> FloatArray:
+            counts = np.bincount(self.place[~which], self.weight[~which], len(self.value))
+            cumulated, place = np.append(0.0, np.cumsum(counts)), self.place[which]
+            return np.asarray((cumulated[place] + cumulated[place + 1]) / 2 / cumulated[-1])
 
-        signal, background = below(of_signal[0], *of_background), 1 - below(of_background[0], *of_signal)
-        return Placements(signal, background, of_signal[1], of_background[1])
+        of_signal, of_background = self.is_signal, ~self.is_signal
+        areas = below(of_signal), 1 - below(of_background)
+        return Placements(*areas, self.weight[of_signal], self.weight[of_background])
 
 
 def check_scores(
@@ -107,7 +106,14 @@ class Roc:
 
     @classmethod
     def of(cls, ranked: RankedScores) -> Roc:
-        """Count from the highest score down; see :func:`roc_curve`."""
+        """Efficiencies at all thresholds; with negative weights, an error: the curve is then no function.
+
+        Between two points the curve is straight, as if ties were broken at random.
+
+        >>> roc = Roc.of(RankedScores.of(np.array([1, 2, 2, 3]), np.array([False, False, True, True])))
+        >>> roc.threshold, roc.background_efficiency, roc.signal_efficiency
+        (array([inf,  3.,  2.,  1.]), array([0. , 0. , 0.5, 1. ]), array([0. , 0.5, 1. , 1. ]))
+        """
         if ranked.weight.min() < 0:
             raise BadDataError("some weights are negative: efficiencies can then fall with the threshold")
 
@@ -150,18 +156,6 @@ class Roc:
         return None if np.isnan(improvement).all() else int(np.nanargmax(improvement))
 
 
-def roc_curve(score: npt.NDArray[Any], is_signal: npt.NDArray[np.bool_], weight: npt.NDArray[Any] | None = None) -> Roc:
-    """Efficiencies at all thresholds; with negative weights, an error: the curve is then no function.
-
-    Between two points the curve is straight, as if ties were broken at random.
-
-    >>> roc = roc_curve(np.array([1, 2, 2, 3]), np.array([False, False, True, True]))
-    >>> roc.threshold, roc.background_efficiency, roc.signal_efficiency
-    (array([inf,  3.,  2.,  1.]), array([0. , 0. , 0.5, 1. ]), array([0. , 0.5, 1. , 1. ]))
-    """
-    return Roc.of(RankedScores.of(score, is_signal, weight))
-
-
 @dataclass(frozen=True, eq=False)
 class RocReplicas:
     """Curves that other samples of the same size could have given.
@@ -178,17 +172,15 @@ class RocReplicas:
     background_efficiency: FloatArray
     signal_efficiency: FloatArray
 
-    def signal_efficiency_at(self, background_efficiency: npt.ArrayLike) -> FloatArray:
+    def signal_efficiency_at(self, background_efficiency: FloatArray) -> FloatArray:
         """Each replica at given background efficiencies: (n_replicas, n_given)."""
-        at = np.atleast_1d(np.asarray(background_efficiency, np.float64))
-        pairs = zip(self.background_efficiency, self.signal_efficiency, strict=True)
-        return np.stack([highest_at(at, x, y) for x, y in pairs])
+        curves = zip(self.background_efficiency, self.signal_efficiency, strict=True)
+        return np.stack([highest_at(background_efficiency, *curve) for curve in curves])
 
-    def background_efficiency_at(self, signal_efficiency: npt.ArrayLike) -> FloatArray:
+    def background_efficiency_at(self, signal_efficiency: FloatArray) -> FloatArray:
         """Each replica at given signal efficiencies: (n_replicas, n_given)."""
-        at = np.atleast_1d(np.asarray(signal_efficiency, np.float64))
-        pairs = zip(self.signal_efficiency, self.background_efficiency, strict=True)
-        return np.stack([lowest_at(at, x, y) for x, y in pairs])
+        curves = zip(self.signal_efficiency, self.background_efficiency, strict=True)
+        return np.stack([lowest_at(signal_efficiency, *curve) for curve in curves])
 
 
 def highest_at(at: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:

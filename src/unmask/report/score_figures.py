@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from unmask.evaluation.intervals import TAILS
 from unmask.evaluation.metrics import overlap_area, score_bins
-from unmask.evaluation.roc import RankedScores, Roc, highest_at, roc_curve, roc_replicas
+from unmask.evaluation.roc import RankedScores, Roc, highest_at, roc_replicas
 from unmask.events.event_set import SIGNAL
 from unmask.report.style import (
     BACKGROUND_COLOR,
@@ -127,7 +127,7 @@ def draw_score_histogram(
 
     Each class adds up to 1 in 100 equal bins; the axis is logarithmic if most of them would be too low to be seen.
     """
-    roc = roc_curve(score, is_signal, weight)
+    roc = Roc.of(RankedScores.of(score, is_signal, weight))
     threshold = roc.threshold[1:][np.argmax((roc.signal_efficiency - roc.background_efficiency)[1:])]
     overlap = overlap_area(roc).value
     edges, point = score_bins(roc)
@@ -192,6 +192,6 @@ def write_score_figures(
     return paths
 
 
-def score_figures_svg(scores: Mapping[str, Scores], *, style: Style = "plain", prefix: str = "") -> dict[str, str]:
-    """Give the figures of :func:`write_score_figures` as SVG elements by title; ids begin with ``prefix``."""
-    return {title: drawing.svg(f"{prefix}{name}", title) for name, title, drawing in _score_figures(scores, style)}
+def score_figures_svg(scores: Mapping[str, Scores], *, style: Style = "plain") -> dict[str, str]:
+    """Give the figures of :func:`write_score_figures` as SVG elements by title."""
+    return {title: drawing.svg(name, title) for name, title, drawing in _score_figures(scores, style)}

@@ -17,7 +17,6 @@ from unmask.events.event_set import EventSet
 from unmask.events.objects import OBJECTS
 
 FORMAT_VERSION = 2
-SUFFIX = ".explained.json"
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,7 @@ class MostAnomalous:
         best = best[np.argsort(-score[best], kind="stable")][: self.n_events]
         both = np.concatenate([self.score, score[best]])
         order = np.argsort(-both, kind="stable")[: self.n_events]
-        if len(order) and (order >= len(self.score)).any():
+        if (order >= len(self.score)).any():
             self.events = EventSet.concatenate([self.events, events[best]])[order]
         self.score = both[order]
 
@@ -162,7 +161,7 @@ def explained_path(scores: str | Path) -> Path:
     'scores.explained.json'
     """
     scores = Path(scores)
-    return scores.with_name(scores.name.removesuffix(".parquet") + SUFFIX)
+    return scores.with_name(scores.name.removesuffix(".parquet") + ".explained.json")
 
 
 def write_explanations(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, log10
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,12 +31,13 @@ class Estimate:
     value: float
     low: float
     high: float
+    sign: ClassVar[str] = ""
 
-    def texts(self, sign: str = "") -> tuple[str, str]:
+    def texts(self) -> tuple[str, str]:
         """The value and its interval, with two digits of the interval's width: three to six after the point."""
         width, least = self.high - self.low, 3 if abs(self.value) < 100 else 0
         digits = min(max(ceil(-log10(width)) + 1, least), 6) if width > 0 else 4
-        value, low, high = (f"{number:{sign}.{digits}f}" for number in (self.value, self.low, self.high))
+        value, low, high = (f"{number:{self.sign}.{digits}f}" for number in (self.value, self.low, self.high))
         return value, f"[{low}, {high}]"
 
     def __str__(self) -> str:

@@ -45,7 +45,15 @@ def stream_plain(path: Path, optional: Mapping[str, pa.DataType], chunk_events: 
     as_csv = dataset.CsvFileFormat(convert_options=csv.ConvertOptions(column_types=read_as))
     try:
         file = dataset.dataset(path, format=as_csv if path.suffix.lower() == ".csv" else "parquet")
-        names = _known(file.schema.names, types, path)
+        found = file.schema.names
+        missing = [name for name in _NEEDED if name not in found]
+        if missing:
+            raise BadDataError(
+                f"no column {' and no column '.join(missing)} (found: {', '.join(found[:10])}): scores that unmask did "
+                f"not write need the columns score and label; labels are {ACCEPTED_LABELS}",
+                path=path,
+            )
+        names = [name for name in types if name in found]
         for batch in file.to_batches(columns=names, batch_size=chunk_events):
             yield {name: _column(batch, name, types[name], path) for name in names}
     except UnmaskError:
@@ -54,17 +62,6 @@ def stream_plain(path: Path, optional: Mapping[str, pa.DataType], chunk_events: 
         raise ArtifactError("no such file", path=path) from None
     except (pa.ArrowException, OSError, ValueError) as error:
         raise BadDataError(f"cannot be read ({' '.join(str(error).split())})", path=path) from None
-
-
-def _known(names: list[str], types: Mapping[str, pa.DataType], path: Path) -> list[str]:
-    missing = [name for name in _NEEDED if name not in names]
-    if missing:
-        raise BadDataError(
-            f"no column {' and no column '.join(missing)} (found: {', '.join(names[:10])}): scores that unmask did not "
-            f"write need the columns score and label; labels are {ACCEPTED_LABELS}",
-            path=path,
-        )
-    return [name for name in types if name in names]
 
 
 def _column(batch: pa.RecordBatch, name: str, kind: pa.DataType, path: Path) -> Any:

@@ -26,6 +26,7 @@ from unmask.events.columns import (
     identity_from_arrow,
     identity_of,
     identity_to_arrow,
+    join,
 )
 from unmask.events.event_set import LABEL_NAMES, EventSet
 from unmask.events.fingerprints import TrainingFingerprints
@@ -174,27 +175,23 @@ def write_scores(path: str | Path, parts: Iterable[Scores], *, provenance: dict[
     first = next(stream, None)
     if first is None:
         raise UsageError(f"no scores to write to {path}")
-    types: dict[str, pa.DataType] = {}
-    types |= {name: _TYPES[name] for name in first.observables or {}}
-    if first.was_trained_on is not None:
-        types[TRAINED_ON] = pa.bool_()
-    if first.token_loss is not None:
-        types[TOKEN_LOSS] = pa.list_(pa.float32(), first.token_loss.shape[1])
-    kind = TableKind(
-        SCORES_TABLE.name, SCORES_TABLE.version, {**SCORES_TABLE.columns, **types}, SCORES_TABLE.dictionaries
-    )
+    types = {name: column.type for name, column in _to_arrow(first).items()}
+    kind = replace(SCORES_TABLE, columns={**types, **SCORES_TABLE.columns})
     with TableWriter(path, kind, {"provenance": provenance or {}}) as writer:
         for part in chain([first], stream):
-            columns = identity_to_arrow(part) | {"score": pa.array(part.score)}
-            for name, values in (part.observables or {}).items():
-                columns[name] = pa.array(values, _TYPES[name])
-            if part.was_trained_on is not None:
-                columns[TRAINED_ON] = pa.array(part.was_trained_on)
-            if part.token_loss is not None:
-                flat = pa.array(part.token_loss.ravel(), pa.float32())
-                columns[TOKEN_LOSS] = pa.FixedSizeListArray.from_arrays(flat, type=types[TOKEN_LOSS])
-            writer.write(columns)
+            writer.write(_to_arrow(part))
     return writer.n_rows
+
+
+def _to_arrow(scores: Scores) -> dict[str, pa.Array]:
+    columns = identity_to_arrow(scores) | {"score": pa.array(scores.score)}
+    columns |= {name: pa.array(values, _TYPES[name]) for name, values in (scores.observables or {}).items()}
+    if scores.was_trained_on is not None:
+        columns[TRAINED_ON] = pa.array(scores.was_trained_on)
+    if scores.token_loss is not None:
+        flat = pa.array(scores.token_loss.ravel(), pa.float32())
+        columns[TOKEN_LOSS] = pa.FixedSizeListArray.from_arrays(flat, scores.token_loss.shape[1])
+    return columns
 
 
 def stream_scores(path: str | Path, *, chunk_events: int = 200_000) -> Iterator[Scores]:
@@ -286,24 +283,15 @@ def concatenate_scores(parts: Sequence[Scores]) -> Scores:
     Token losses, or an observable, that some of them lack, the whole lacks. What is known of the training of some is
     kept: of the events of the others it is not known that they were trained on.
     """
-    losses = [part.token_loss for part in parts if part.token_loss is not None]
     observables = [part.observables or {} for part in parts]
-    is_known = any(part.was_trained_on is not None for part in parts)
-    trained_on = [np.zeros(len(part), np.bool_) if (of := part.was_trained_on) is None else of for part in parts]
-
-    def joined(name: str) -> Any:
-        return np.concatenate([getattr(part, name) for part in parts])
-
-    return Scores(
-        **{name: joined(name) for name in ("score", "row", "event_id", "label", "weight")},
-        file_names=Names.concatenate([part.file_names for part in parts]),
-        process_names=Names.concatenate([part.process_names for part in parts]),
-        token_loss=np.concatenate(losses) if len(losses) == len(parts) else None,
-        observables={
-            name: np.concatenate([each[name] for each in observables])
-            for name in COLUMNS
-            if all(name in each for each in observables)
-        }
-        or None,
-        was_trained_on=np.concatenate(trained_on) if is_known else None,
-    )
+    common = [name for name in COLUMNS if all(name in each for each in observables)]
+    parts = [replace(part, observables=None) for part in parts]
+    if any(part.token_loss is None for part in parts):
+        parts = [replace(part, token_loss=None) for part in parts]
+    if any(part.was_trained_on is not None for part in parts):
+        parts = [
+            replace(part, was_trained_on=np.zeros(len(part), np.bool_)) if part.was_trained_on is None else part
+            for part in parts
+        ]
+    joined = {name: np.concatenate([each[name] for each in observables]) for name in common}
+    return replace(join(parts), observables=joined or None)
