@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from unmask import load_sample
-from unmask.detectors.ddd import Distorter, Strengths
+from unmask.detectors.ddd import DDDDetector, Distorter
 from unmask.detectors.momenta import log_mass_factor
 from unmask.errors import UsageError
 from unmask.events.objects import MET_TYPE, OBJECTS
@@ -24,7 +24,7 @@ def events() -> EventTensors:
 
 def distorted(events: EventTensors, **strengths: float | bool) -> EventTensors:
     torch.manual_seed(3)
-    return Distorter(Strengths(**(NOTHING | strengths)), events)(events)  # type: ignore[arg-type]
+    return Distorter(DDDDetector(**(NOTHING | strengths)), events)(events)  # type: ignore[arg-type]
 
 
 def n_objects(events: EventTensors) -> torch.Tensor:
@@ -56,7 +56,7 @@ def test_adding_takes_objects_of_other_events(events: EventTensors) -> None:
 def test_what_is_added_comes_from_all_training_events(events: EventTensors) -> None:
     torch.manual_seed(3)
     first = events.at(slice(0, 20))  # such as those of one process, in a file that is sorted by it
-    more = Distorter(Strengths(**(NOTHING | {"add": 0.3})), events)(first)  # type: ignore[arg-type]
+    more = Distorter(DDDDetector(**(NOTHING | {"add": 0.3})), events)(first)  # type: ignore[arg-type]
     mine = {tuple(row) for row in first.kinematics[:, 1:].reshape(-1, 4).tolist()}
     found = [tuple(row) for row in more.kinematics[:, 1:].reshape(-1, 4).tolist()]
     assert len([row for row in found if row not in mine]) >= 20
@@ -124,7 +124,7 @@ def test_with_recoil_the_event_stays_balanced(events: EventTensors) -> None:
 
 
 def test_every_draw_is_new_and_seeds_repeat_it(events: EventTensors) -> None:
-    distorter = Distorter(Strengths(0.3, 0.3, 0.2, 0.2, True), events)
+    distorter = Distorter(DDDDetector(), events)
     torch.manual_seed(1)
     first, second = distorter(events), distorter(events)
     torch.manual_seed(1)
@@ -135,6 +135,6 @@ def test_every_draw_is_new_and_seeds_repeat_it(events: EventTensors) -> None:
 
 def test_wrong_strengths_are_listed_together() -> None:
     with pytest.raises(UsageError, match=r"smear is -1.*add is 2.*retag is -0.1"):
-        Strengths(-1.0, 2.0, 0.5, -0.1, True)
+        DDDDetector(smear=-1.0, add=2.0, retag=-0.1).check()
     with pytest.raises(UsageError, match="all strengths are 0"):
-        Strengths(0.0, 0.0, 0.0, 0.0, True)
+        DDDDetector(smear=0.0, add=0.0, remove=0.0, retag=0.0).check()

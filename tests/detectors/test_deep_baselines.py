@@ -1,6 +1,6 @@
 """DDD, DeepSVDD and DROCC beyond the contract of all detectors."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from unmask import load_sample
-from unmask.detectors.ddd import DDDDetector, Distorter, Strengths
+from unmask.detectors.ddd import DDDDetector, Distorter
 from unmask.detectors.deep_svdd import DeepSVDDDetector
 from unmask.detectors.drocc import DROCCDetector, DROCCTask
 from unmask.errors import TrainingError, UsageError
@@ -41,12 +41,11 @@ def auc(background: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> 
 def test_ddd_finds_distortions_of_events_that_it_has_not_seen(background: EventSet) -> None:
     train, validation, test = background[:4000], background[4000:4500], background[5000:6000]
     training = replace(TRAINING, max_epochs=10, divergence=1.0)
-    strengths = Strengths(smear=0.5, add=0.5, remove=0.3, retag=0.3, recoil=True)
-    detector = DDDDetector(backbone="mlp", size="light", training=training, seed=1, **asdict(strengths))
+    detector = DDDDetector(backbone="mlp", smear=0.5, add=0.5, remove=0.3, retag=0.3, training=training, seed=1)
     detector.fit(train, validation)
     torch.manual_seed(7)
     tensors = event_tensors(test)
-    distorted = Distorter(strengths, tensors)(tensors)
+    distorted = Distorter(detector, tensors)(tensors)
     scores = [detector.score_tensors(detector.network_, *some).double().numpy() for some in (tensors, distorted)]
     assert auc(*scores) > 0.8
 

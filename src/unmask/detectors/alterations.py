@@ -171,7 +171,7 @@ class AlteredCopies(CopyGenerator):
     def changed(self, events: EventTensors) -> EventTensors:
         """Scale momenta, change types, add objects or add an invisible particle: any of these, at least one."""
         n, device, n_new = len(events.types), events.types.device, self.alterations.max_added
-        scales, retags, adds, hides = random_choices(n, [0, 1, 2, 3], 4, device)
+        scales, retags, adds, hides = random_choices(n, [True] * 4, device)
         preference = Dirichlet(torch.tensor(_CONCENTRATION, device=device)).sample((n,))
         kinematics, types = self._scaled(events.kinematics, scales), events.types.to(torch.long, copy=True)
         self._retag(kinematics[:, 1:], types[:, 1:], retags, preference)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ TRAINING = TrainingSettings(
 _EVENTS_FOR_HALF = 5000
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ContrastDetector(EventDetector):
     """Tells background events from altered copies of them (replaced-object detection, after ELECTRA's replaced tokens).
 
@@ -48,8 +49,6 @@ class ContrastDetector(EventDetector):
 
     Parameters
     ----------
-    backbone, size, dropout, training, seed
-        See :class:`~unmask.detectors.event_detector.EventDetector`.
     alterations
         How copies differ from their events.
     tail_weight
@@ -59,19 +58,11 @@ class ContrastDetector(EventDetector):
     kind = "contrast"
     can_explain = True
 
-    def __init__(
-        self,
-        *,
-        backbone: BackboneName = "part-pairs",
-        size: SizeName = "small",
-        dropout: float = 0.0,
-        alterations: Alterations = Alterations(),
-        tail_weight: float = 0.5,
-        training: TrainingSettings = TRAINING,
-        seed: int | None = None,
-    ) -> None:
-        self.alterations, self.tail_weight = alterations, tail_weight
-        super().__init__(backbone, size, dropout, training, seed)
+    backbone: BackboneName = "part-pairs"
+    size: SizeName = "small"
+    alterations: Alterations = Alterations()
+    tail_weight: float = 0.5
+    training: TrainingSettings = TRAINING
 
     def check(self) -> None:
         if not 0 <= self.tail_weight < np.inf:

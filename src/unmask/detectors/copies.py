@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -131,14 +132,13 @@ def _with_room(events: EventTensors) -> tuple[Tensor, ...]:
     return *events, torch.zeros_like(events.kinematics), torch.zeros_like(events.types), weight
 
 
-def random_choices(n_events: int, used: list[int], n_kinds: int, device: torch.device) -> tuple[Tensor, ...]:
+def random_choices(n_events: int, is_used: Sequence[bool], device: torch.device) -> list[Tensor]:
     """Draw whether each event (n_events, 1) undergoes each kind of change.
 
-    Each combination of at least one of the kinds that are ``used`` is as likely as the others.
+    Each combination of at least one of the kinds that are used is as likely as the others.
     """
-    numbers = torch.randint(1, 2 ** len(used), (n_events, 1), device=device)
-    never = torch.zeros_like(numbers, dtype=torch.bool)
-    return tuple((numbers >> used.index(kind)) % 2 == 1 if kind in used else never for kind in range(n_kinds))
+    numbers = torch.randint(1, 2 ** sum(is_used), (n_events, 1), device=device)
+    return [(numbers >> sum(is_used[:kind])) % 2 == 1 if used else numbers < 0 for kind, used in enumerate(is_used)]
 
 
 def in_order(met: Tensor, kinematics: Tensor, types: Tensor, max_objects: int) -> EventTensors:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +13,9 @@ from unmask.detectors.copies import CopiesTask, CopyGenerator, in_order, random_
 from unmask.detectors.event_detector import EventDetector
 from unmask.detectors.momenta import log_mass_factor, reflected_in, reflected_up
 from unmask.errors import UsageError
-from unmask.events.objects import OBJECTS
 from unmask.kinematics import log_cosh, wrap_phi
 from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI, BackboneName, EventNetwork
 from unmask.networks.event_tensors import EventTensors
-from unmask.networks.particle_transformer import SizeName
 from unmask.training import Task, TrainingSettings
 
 TRAINING = TrainingSettings(learning_rate=5e-4, schedule="plateau", gradient_clip=1.0)
@@ -28,11 +25,13 @@ _N_KNOWN = 1024
 _MAX_DONORS = 1 << 16
 
 
-@dataclass(frozen=True)
-class Strengths:
-    """Strengths of the distortions.
+@dataclass(eq=False, repr=False, kw_only=True)
+class DDDDetector(EventDetector):
+    """Anomaly score from a classifier of background events against the same events distorted.
 
-    Attributes
+    The score is the logit of the probability that an event is distorted.
+
+    Parameters
     ----------
     smear
         Standard deviation of the logarithm of each pT and, in radians, of each direction.
@@ -44,74 +43,31 @@ class Strengths:
         or not. Otherwise it is smeared like an object, and distortions show as a lack of balance.
     """
 
-    smear: float
-    add: float
-    remove: float
-    retag: float
-    recoil: bool
+    kind = "ddd"
 
-    def __post_init__(self) -> None:
-        mistakes = []
-        if not (math.isfinite(self.smear) and self.smear >= 0):
-            mistakes.append(f"smear is {self.smear}; expected 0 or more")
-        mistakes += [
-            f"{name} is {getattr(self, name)}; expected from 0 to 1"
-            for name in ("add", "remove", "retag")
-            if not 0 <= getattr(self, name) <= 1
+    backbone: BackboneName = "part-sm"
+    dropout: float = 0.1
+    smear: float = 0.3
+    add: float = 0.3
+    remove: float = 0.2
+    retag: float = 0.2
+    recoil: bool = True
+    training: TrainingSettings = TRAINING
+
+    def check(self) -> None:
+        maximum = {"smear": sys.float_info.max, "add": 1, "remove": 1, "retag": 1}
+        mistakes = [
+            f"{name} is {getattr(self, name)}; expected {'0 or more' if name == 'smear' else 'from 0 to 1'}"
+            for name, most in maximum.items()
+            if not 0 <= getattr(self, name) <= most
         ]
-        if not (mistakes or self.is_used):
+        if not (mistakes or any(getattr(self, name) for name in maximum)):
             mistakes.append("no distortion is left: all strengths are 0")
         if mistakes:
             raise UsageError("; ".join(mistakes))
 
-    @property
-    def is_used(self) -> list[int]:
-        """Kinds of distortion, in the order of the attributes, whose strength is not 0."""
-        return [i for i, value in enumerate((self.smear, self.add, self.remove, self.retag)) if value > 0]
-
-
-class DDDDetector(EventDetector):
-    """Anomaly score from a classifier of background events against the same events distorted.
-
-    The score is the logit of the probability that an event is distorted.
-
-    Parameters
-    ----------
-    backbone, size, dropout, training, seed
-        See :class:`~unmask.detectors.event_detector.EventDetector`.
-    smear, add, remove, retag, recoil
-        See :class:`~unmask.detectors.ddd.Strengths`.
-    """
-
-    kind = "ddd"
-
-    def __init__(
-        self,
-        *,
-        backbone: BackboneName = "part-sm",
-        size: SizeName = "light",
-        dropout: float = 0.1,
-        smear: float = 0.3,
-        add: float = 0.3,
-        remove: float = 0.2,
-        retag: float = 0.2,
-        recoil: bool = True,
-        training: TrainingSettings = TRAINING,
-        seed: int | None = None,
-    ) -> None:
-        self.smear, self.add, self.remove, self.retag, self.recoil = smear, add, remove, retag, recoil
-        super().__init__(backbone, size, dropout, training, seed)
-
-    def check(self) -> None:
-        self.strengths()
-
-    def strengths(self) -> Strengths:
-        """The strengths, validated."""
-        return Strengths(self.smear, self.add, self.remove, self.retag, self.recoil)
-
     def new_task(self, network: EventNetwork, train: EventTensors, validation: EventTensors, **options: Any) -> Task:
-        generator = Distorter(self.strengths(), train, tags=sorted(one.tag for one in self.schema_.types))
-        return CopiesTask(network, train, validation, generator, **options)
+        return CopiesTask(network, train, validation, Distorter(self, train), **options)
 
 
 class Distorter(CopyGenerator):
@@ -122,25 +78,27 @@ class Distorter(CopyGenerator):
     of energy to momentum of an object of its new type, and objects are ordered and cut again.
     """
 
-    def __init__(self, strengths: Strengths, train: EventTensors, tags: Sequence[int] = tuple(OBJECTS)) -> None:
+    def __init__(self, detector: DDDDetector, train: EventTensors) -> None:
         super().__init__(train, n_known=_N_KNOWN)
-        self.strengths, self.tags = strengths, torch.tensor(tags)
+        self.detector = detector
+        self.tags = torch.tensor(sorted(one.tag for one in detector.schema_.types))
         # From all parts of a file that may be sorted by process: a neighbor could only lend what the event has anyway.
         self.donors = train.at(slice(None, None, -(-len(train.types) // _MAX_DONORS)))
 
     def __call__(self, events: EventTensors) -> EventTensors:
         """Distort each event; added objects come from training events."""
-        n, device = len(events.types), events.types.device
-        is_smeared, is_added_to, is_removed_from, is_retagged = random_choices(n, self.strengths.is_used, 4, device)
+        n, device, detector = len(events.types), events.types.device, self.detector
+        is_used = [strength > 0 for strength in (detector.smear, detector.add, detector.remove, detector.retag)]
+        is_smeared, is_added_to, is_removed_from, is_retagged = random_choices(n, is_used, device)
         donors = self.donors.at(torch.randint(len(self.donors.types), (n,), device=device))
         kinematics, types = events.kinematics[:, 1:], events.types[:, 1:].long()
         donor_types = donors.types[:, 1:].long()
-        types = torch.where(is_removed_from & _picked(types != 0, self.strengths.remove), 0, types)
-        is_added = is_added_to & _picked(donor_types != 0, self.strengths.add)
+        types = torch.where(is_removed_from & _picked(types != 0, detector.remove), 0, types)
+        is_added = is_added_to & _picked(donor_types != 0, detector.add)
         types = torch.cat([types, torch.where(is_added, donor_types, 0)], 1)
         kinematics = torch.cat([kinematics, donors.kinematics[:, 1:]], 1)
         factor = log_mass_factor(kinematics)
-        is_retagged = is_retagged & _picked(types != 0, self.strengths.retag)
+        is_retagged = is_retagged & _picked(types != 0, detector.retag)
         n_types = len(self.tags)
         other = torch.searchsorted(self.tags, types) + torch.randint(1, n_types, types.shape, device=device)
         types = torch.where(is_retagged, self.tags[other % n_types], types)
@@ -148,7 +106,7 @@ class Distorter(CopyGenerator):
         kinematics = self._moved(kinematics, types, is_smeared, is_smeared | is_retagged, factor)
         met, met_type = events.kinematics[:, :1], events.types[:, :1]
         distorted = in_order(met, kinematics, types, events.types.shape[1] - 1)
-        if self.strengths.recoil:
+        if detector.recoil:
             return self.balanced(events, distorted)
         met = self._moved(met, met_type.long(), is_smeared, is_smeared, torch.zeros_like(met[..., 0]))
         return EventTensors(torch.cat([met, distorted.kinematics[:, 1:]], 1), distorted.types)
@@ -157,7 +115,7 @@ class Distorter(CopyGenerator):
         self, kinematics: Tensor, types: Tensor, is_smeared: Tensor, is_changed: Tensor, log_mass_factor: Tensor
     ) -> Tensor:
         """Smear where asked, keep within the limits of the types, and recompute the energies."""
-        shift = torch.randn_like(kinematics) * self.strengths.smear * is_smeared[..., None]
+        shift = torch.randn_like(kinematics) * self.detector.smear * is_smeared[..., None]
         log_pt = kinematics[..., LOG_PT] + shift[..., LOG_PT]
         log_pt = torch.where(is_changed, reflected_up(log_pt, self.min_log_pt[types]), log_pt)
         eta = kinematics[..., ETA] + shift[..., ETA]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,7 +13,6 @@ from unmask.errors import TrainingError
 from unmask.events.event_set import EventSet
 from unmask.networks.event_network import BackboneName, EventNetwork
 from unmask.networks.event_tensors import EventTensors
-from unmask.networks.particle_transformer import SizeName
 from unmask.training import Task, TrainingSettings, batches
 
 #: A coordinate of the center at 0 could be met by parameters of 0.
@@ -26,32 +26,20 @@ _MIN_SQUARED_DISTANCE = 1e-30
 TRAINING = TrainingSettings(learning_rate=1e-3, max_epochs=30, gradient_clip=1.0, patience=10, divergence=1.0)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DeepSVDDDetector(EventDetector):
     """Anomaly score from the distance to a center around which a network gathers the background.
 
     The center is the mean output of the untrained network for the training events. The network has no constants that
     are learned, so that it cannot map every input to the center. The score is the logarithm of the distance.
-
-    Parameters
-    ----------
-    backbone, size, dropout, training, seed
-        See :class:`~unmask.detectors.event_detector.EventDetector`.
     """
 
     kind = "deep-svdd"
     n_out = 10
     biases = False
 
-    def __init__(
-        self,
-        *,
-        backbone: BackboneName = "mlp",
-        size: SizeName = "light",
-        dropout: float = 0.0,
-        training: TrainingSettings = TRAINING,
-        seed: int | None = None,
-    ) -> None:
-        super().__init__(backbone, size, dropout, training, seed)
+    backbone: BackboneName = "mlp"
+    training: TrainingSettings = TRAINING
 
     def new_network(self) -> EventNetwork:
         network = super().new_network()

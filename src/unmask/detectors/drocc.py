@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,7 +15,6 @@ from unmask.errors import TrainingError, UsageError
 from unmask.events.event_set import EventSet
 from unmask.networks.event_network import BackboneName, EventNetwork
 from unmask.networks.event_tensors import EventTensors
-from unmask.networks.particle_transformer import SizeName
 from unmask.training import Task, TrainingSettings
 
 #: Nothing was learned if the loss stays above this part of the best loss of a constant score.
@@ -26,6 +26,7 @@ _STEPS_TO_LEARN = 500
 TRAINING = TrainingSettings(learning_rate=5e-4, max_epochs=50, gradient_clip=1.0, patience=10, divergence=1.0)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class DROCCDetector(EventDetector):
     """Anomaly score from a classifier of background events against points near them that it takes for background.
 
@@ -37,8 +38,6 @@ class DROCCDetector(EventDetector):
 
     Parameters
     ----------
-    backbone, size, dropout, training, seed
-        See :class:`~unmask.detectors.event_detector.EventDetector`.
     radius
         Inner radius of the shell, as the root mean square change of an input in standard deviations: the distance is
         ``radius`` times the square root of the number of inputs that can change.
@@ -52,24 +51,13 @@ class DROCCDetector(EventDetector):
 
     kind = "drocc"
 
-    def __init__(
-        self,
-        *,
-        backbone: BackboneName = "part-sm",
-        size: SizeName = "light",
-        dropout: float = 0.0,
-        radius: float = 1.0,
-        gamma: float = 2.0,
-        n_ascent_steps: int = 5,
-        ascent_step: float = 0.3,
-        negative_weight: float = 1.0,
-        training: TrainingSettings = TRAINING,
-        seed: int | None = None,
-    ) -> None:
-        self.radius, self.gamma = radius, gamma
-        self.n_ascent_steps, self.ascent_step = n_ascent_steps, ascent_step
-        self.negative_weight = negative_weight
-        super().__init__(backbone, size, dropout, training, seed)
+    backbone: BackboneName = "part-sm"
+    radius: float = 1.0
+    gamma: float = 2.0
+    n_ascent_steps: int = 5
+    ascent_step: float = 0.3
+    negative_weight: float = 1.0
+    training: TrainingSettings = TRAINING
 
     def check(self) -> None:
         minimum = {"radius": 0, "gamma": 1, "n_ascent_steps": 0, "ascent_step": 0, "negative_weight": 0}

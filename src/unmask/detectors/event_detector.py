@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,6 +24,7 @@ from unmask.training import Task, Trained, TrainingSettings, pick_device
 BATCH_EVENTS = Task.batch_events
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class EventDetector(Trained[EventNetwork], Detector):
     """A detector with one of the networks of :mod:`unmask.networks.event_network`.
 
@@ -40,21 +42,15 @@ class EventDetector(Trained[EventNetwork], Detector):
     n_out: ClassVar[int] = 1
     biases: ClassVar[bool] = True
 
-    def __init__(
-        self, backbone: BackboneName, size: SizeName, dropout: float, training: TrainingSettings, seed: int | None
-    ) -> None:
-        self.backbone: BackboneName = backbone
-        self.size: SizeName = size
-        self.dropout, self.training, self.seed = dropout, training, seed
+    backbone: BackboneName
+    size: SizeName = "light"
+    dropout: float = 0.0
+    training: TrainingSettings
+    seed: int | None = None
 
     def new_network(self) -> EventNetwork:
         return make_event_network(
-            self.backbone,
-            self.size,
-            n_out=self.n_out,
-            schema=self.schema_,
-            dropout=self.dropout,
-            biases=self.biases,
+            self.backbone, self.size, self.n_out, self.schema_, dropout=self.dropout, biases=self.biases
         )
 
     @abstractmethod

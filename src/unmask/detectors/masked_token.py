@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -35,6 +36,7 @@ _N_EXPECTED = 3
 NO_OBJECT = "no further object"
 
 
+@dataclass(eq=False, repr=False)
 class MaskedTokenDetector(Trained[MaskedTokenTransformer], Detector):
     """Anomaly score from masked-token prediction.
 
@@ -59,33 +61,17 @@ class MaskedTokenDetector(Trained[MaskedTokenTransformer], Detector):
     has_token_losses = True
 
     tokenizer: Tokenizer
-
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        *,
-        hidden: int = 64,
-        n_layers: int = 2,
-        n_heads: int = 4,
-        ffn_expansion: int = 1,
-        dropout: float = 0.05,
-        position: PositionName = "none",
-        padding: Padding = "predict",
-        score: Reduction = "mean",
-        training: TrainingSettings = TrainingSettings(),
-        seed: int | None = None,
-    ) -> None:
-        self.tokenizer = tokenizer
-        self.hidden = hidden
-        self.n_layers = n_layers
-        self.n_heads = n_heads
-        self.ffn_expansion = ffn_expansion
-        self.dropout = dropout
-        self.position: PositionName = position
-        self.padding: Padding = padding
-        self.score: Reduction = score
-        self.training = training
-        self.seed = seed
+    _: KW_ONLY
+    hidden: int = 64
+    n_layers: int = 2
+    n_heads: int = 4
+    ffn_expansion: int = 1
+    dropout: float = 0.05
+    position: PositionName = "none"
+    padding: Padding = "predict"
+    score: Reduction = "mean"
+    training: TrainingSettings = TrainingSettings()
+    seed: int | None = None
 
     def check(self) -> None:
         if self.score not in REDUCTIONS:
@@ -93,17 +79,9 @@ class MaskedTokenDetector(Trained[MaskedTokenTransformer], Detector):
         self.tokenizer.check()
 
     def new_network(self) -> MaskedTokenTransformer:
-        return MaskedTokenTransformer(
-            self.tokenizer.n_codes,
-            self.tokenizer.sequence_length,
-            hidden=self.hidden,
-            n_layers=self.n_layers,
-            n_heads=self.n_heads,
-            ffn_expansion=self.ffn_expansion,
-            dropout=self.dropout,
-            position=self.position,
-            padding=self.padding,
-        )
+        names = ("hidden", "n_layers", "n_heads", "ffn_expansion", "dropout", "position", "padding")
+        arguments = {name: getattr(self, name) for name in names}
+        return MaskedTokenTransformer(self.tokenizer.n_codes, self.tokenizer.sequence_length, **arguments)
 
     def _fit(self, train: EventSet, validation: EventSet, **options: Any) -> None:
         if self.tokenizer.fitted_on_ is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ _OF_ALL_FOUR: dict[str, Rule] = {"fisher": "product", "smallest": "or"}
 SCORES = (*_OBSERVABLES, *_OF_ALL_FOUR, "random")
 
 
+@dataclass(eq=False, repr=False)
 class TrivialDetector(Detector):
     """An observable, four of them together, or a random number.
 
@@ -34,9 +36,9 @@ class TrivialDetector(Detector):
 
     kind = "trivial"
 
-    def __init__(self, score: str = "fisher", *, seed: int = 0) -> None:
-        self.score = score
-        self.seed = seed
+    score: str = "fisher"
+    _: KW_ONLY
+    seed: int = 0
 
     def check(self) -> None:
         if self.score not in SCORES:

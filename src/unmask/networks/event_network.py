@@ -98,14 +98,7 @@ class SetNetwork(EventNetwork):
     type_numbers: Tensor
 
     def __init__(
-        self,
-        backbone: BackboneName,
-        size: Size,
-        *,
-        n_out: int,
-        schema: EventSchema,
-        dropout: float,
-        biases: bool,
+        self, backbone: BackboneName, size: Size, n_out: int, schema: EventSchema, dropout: float, biases: bool
     ) -> None:
         n_positions, n_types = 1 + schema.max_objects, len(schema.types) + 1
         n_pair_features = {"part-pairs": N_PAIR_KINEMATICS, "part-sm": N_PAIR_KINEMATICS + 1}.get(backbone, 0)
@@ -195,7 +188,7 @@ class FlatNetwork(EventNetwork):
     are seldom any lies far out.
     """
 
-    def __init__(self, size: Size, *, n_out: int, schema: EventSchema, dropout: float, biases: bool) -> None:
+    def __init__(self, size: Size, n_out: int, schema: EventSchema, dropout: float, biases: bool) -> None:
         n_columns = 2 + (N_KINEMATICS + 1) * schema.max_objects
         layers: list[nn.Module] = []
         for n_in, n_hidden in pairwise((n_columns, *size.mlp)):
@@ -220,9 +213,9 @@ class FlatNetwork(EventNetwork):
 def make_event_network(
     backbone: BackboneName,
     size: SizeName,
-    *,
     n_out: int,
     schema: EventSchema = EventSchema(),
+    *,
     dropout: float = 0.0,
     biases: bool = True,
 ) -> EventNetwork:
@@ -255,8 +248,8 @@ def make_event_network(
     if not 0 <= dropout < 1:
         raise UsageError(f"dropout is {dropout}; expected from 0 to below 1")
     if backbone == "mlp":
-        return FlatNetwork(SIZES[size], n_out=n_out, schema=schema, dropout=dropout, biases=biases)
-    return SetNetwork(backbone, SIZES[size], n_out=n_out, schema=schema, dropout=dropout, biases=biases)
+        return FlatNetwork(SIZES[size], n_out, schema, dropout, biases)
+    return SetNetwork(backbone, SIZES[size], n_out, schema, dropout, biases)
 
 
 class _PlainTransformer(nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -33,6 +34,7 @@ FEATURES: tuple[Feature, ...] = get_args(Feature)
 EDGES = ("quantile", "equal-width", *(f"published:{study}" for study in PUBLISHED_EDGES))
 
 
+@dataclass(eq=False, repr=False)
 class LookupTableTokenizer(Tokenizer):
     """Tokens from ``n_bins`` bins per variable: objects in their slots, then MET, then the direction of MET.
 
@@ -76,25 +78,13 @@ class LookupTableTokenizer(Tokenizer):
 
     kind = "lookup-table"
 
-    #: Inner edges, by variable: ``pt_mev``, ``abs_eta`` or ``eta``, ``met_mev``.
-    edges_: dict[str, npt.NDArray[np.float32]]
-
-    def __init__(
-        self,
-        n_bins: int = 4,
-        *,
-        edges: str | Mapping[str, Sequence[float]] = "quantile",
-        features: Sequence[Feature] = FEATURES,
-        met: bool = True,
-        met_phi: bool = True,
-        signed_eta: bool = False,
-    ) -> None:
-        self.n_bins = n_bins
-        self.edges = edges
-        self.features = features
-        self.met = met
-        self.met_phi = met_phi
-        self.signed_eta = signed_eta
+    n_bins: int = 4
+    _: KW_ONLY
+    edges: str | Mapping[str, Sequence[float]] = "quantile"
+    features: Sequence[Feature] = FEATURES
+    met: bool = True
+    met_phi: bool = True
+    signed_eta: bool = False
 
     @property
     def n_codes(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -32,6 +33,7 @@ CHUNK_EVENTS = 65_536
 _BLOCK = {"cpu": 128, "cuda": 4096}
 
 
+@dataclass(eq=False, repr=False)
 class VQVAETokenizer(Trained[NormFormerVQVAE], Tokenizer):
     """Tokens learned by a vector-quantized variational autoencoder (paper, section 3.3).
 
@@ -60,37 +62,19 @@ class VQVAETokenizer(Trained[NormFormerVQVAE], Tokenizer):
 
     kind = "vqvae"
     stream = "network"
-    n_codes: int = 512
-
-    scale_: FeatureScale
-    code_statistics_: CodeStatistics
-    validation_report_: dict[str, float]
-
     _sizes: ClassVar[dict[str, int]] = {"n_codes": 2, "latent": 2, "hidden": 1, "n_heads": 1, "n_blocks": 1}
     _weights: ClassVar[tuple[str, ...]] = ("alpha", "beta", "gamma")
 
-    def __init__(
-        self,
-        n_codes: int = 512,
-        *,
-        latent: int = 10,
-        hidden: int = 64,
-        n_heads: int = 2,
-        n_blocks: int = 2,
-        alpha: float = 0.4,
-        beta: float = 0.1,
-        gamma: float = 0.25,
-        training: TrainingSettings = VQVAE_TRAINING,
-    ) -> None:
-        self.n_codes = n_codes
-        self.latent = latent
-        self.hidden = hidden
-        self.n_heads = n_heads
-        self.n_blocks = n_blocks
-        self.alpha = alpha
-        self.beta = beta
-        self.gamma = gamma
-        self.training = training
+    n_codes: int = 512
+    _: KW_ONLY
+    latent: int = 10
+    hidden: int = 64
+    n_heads: int = 2
+    n_blocks: int = 2
+    alpha: float = 0.4
+    beta: float = 0.1
+    gamma: float = 0.25
+    training: TrainingSettings = VQVAE_TRAINING
 
     @property
     def sequence_length(self) -> int:

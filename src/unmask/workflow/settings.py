@@ -208,7 +208,7 @@ def checked_arguments(constructor: type[object], table: Mapping[str, Any], *, wh
 def _check(constructor: type[object], table: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     from pydantic import ConfigDict, ValidationError, create_model
 
-    hints = get_type_hints(constructor.__init__)
+    hints = get_type_hints(constructor if is_dataclass(constructor) else constructor.__init__)
     parameters = inspect.signature(constructor).parameters
     mistakes: list[str] = []
     values: dict[str, Any] = {}
