@@ -116,8 +116,7 @@ class Evaluation:
         """Comparison of each detector with the best untrained score of a signal; empty if there is none."""
         untrained = [row for row in self.rows_of(signal) if row.kind == "untrained" and row.name != RANDOM]
         best = max(untrained, key=lambda row: row.metrics.auc.value, default=None)
-        pairs = self.comparisons if best else ()
-        return tuple(pair for pair in pairs if best and (pair.signal, pair.other) == (signal, best.name))
+        return tuple(pair for pair in self.comparisons if best and (pair.signal, pair.other) == (signal, best.name))
 
     def table(self, signal: str = ALL_SIGNAL) -> Table:
         """All metrics against one signal process, or all together."""
@@ -209,9 +208,7 @@ def evaluate(
     if missing:
         what = f"no {' and no '.join(COLUMNS[name].label for name in missing)} among" if observables else "no"
         notes.append(f"{what} untrained scores: no scores file has the column {' or '.join(missing)}")
-    untrained = {}
-    if observables:
-        untrained = untrained_scores(observables, is_background, weight, first.event_key, seed=seed)
+    untrained = untrained_scores(observables, is_background, weight, first.event_key, seed=seed) if observables else {}
     clash = sorted(untrained.keys() & values.keys())
     if clash:
         raise UsageError(f"{clash[0]!r} is the name of an untrained score; give the detector, or its file, another")
@@ -224,18 +221,16 @@ def evaluate(
     for signal, chosen in selections.items():
         some = {name: each[chosen] for name, each in ranked.items()}
         for name, each in some.items():
-            kind: Literal["detector", "untrained"] = "detector" if name in values else "untrained"
-            rows.append(Measurement(name, kind, signal, measure(each, n_replicas=n_replicas, seed=seed)))
+            metrics = measure(each, n_replicas=n_replicas, seed=seed)
+            rows.append(Measurement(name, "detector" if name in values else "untrained", signal, metrics))
             progress(len(rows) / (len(ranked) * len(selections)))
         comparisons += [
             Comparison(one, other, signal, some[one].placements - some[other].placements) for one, other in pairs
         ]
     n_background = int(np.count_nonzero(is_background))
-    notes += [
-        f"only {n} events of {name}: their intervals and p-values cannot be trusted"
-        for name, n in (("background", n_background), *signals.items())
-        if n < MIN_EVENTS
-    ]
+    for name, n in (("background", n_background), *signals.items()):
+        if n < MIN_EVENTS:
+            notes.append(f"only {n} events of {name}: their intervals and p-values cannot be trusted")
     improvements = _improvements(rows, len(signals))
     return Evaluation(CONFIDENCE, n_background, signals, tuple(rows), tuple(comparisons), improvements, tuple(notes))
 
@@ -255,15 +250,12 @@ def _aligned(scores: Mapping[str, Scores]) -> dict[str, Scores]:
             )
         try:
             check_scores(each.score, each.label == SIGNAL, each.weight)
-        except BadDataError as error:
-            raise BadDataError(str(error), path=name) from None
-        except UsageError as error:
-            raise UsageError(f"{name}: {error}") from None
+        except (BadDataError, UsageError) as error:
+            raise type(error)(f"{name}: {error}") from None
         if ALL_SIGNAL in _signal_processes(each):
             raise UsageError(f"{name}: a process is called {ALL_SIGNAL!r}, which stands for all of them together")
-    return {first_name: first} | {
-        name: align(each, first, name=name, reference_name=first_name) for name, each in others
-    }
+    aligned = {name: align(each, first, name=name, reference_name=first_name) for name, each in others}
+    return {first_name: first} | aligned
 
 
 def notes_on(scores: Mapping[str, Scores]) -> list[str]:

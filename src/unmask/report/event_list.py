@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,49 +10,40 @@ from unmask.artifacts import Json
 from unmask.events.event_set import BACKGROUND, LABEL_NAMES
 from unmask.report.runs import Run
 from unmask.scores.explanations import ExplainedEvent
-from unmask.scores.p_values import p_values
+from unmask.scores.p_values import Survival
 
 #: Events of each detector that the page holds, which keeps it small.
 MAX_EVENTS = 200
 
 
-def event_lists(runs: Sequence[Run]) -> list[dict[str, Json]]:
-    """The lists of all runs that have explanations, for the template; ``number`` is where the script finds the data."""
-    lists: list[dict[str, Json]] = []
+def event_lists(runs: Sequence[Run]) -> tuple[list[dict[str, Json]], Json]:
+    """Give the lists of all runs that have explanations, for the template, and what the script shows of them.
+
+    There texts, which repeat, are numbers into one list of them.
+    """
+    lists, compact, numbers = [], [], dict[str, int]()
     for run in runs:
         if run.explanations is not None:
             shown = run.explanations.events[:MAX_EVENTS]
-            texts = _p_values(run, shown)
+            p_values = _p_values(run, shown)
             lists.append(
                 {
-                    "number": len(lists),
                     "name": run.name,
                     "n_scored": run.explanations.n_scored,
                     "n_explained": len(run.explanations.events),
-                    "rows": [_row(event, p_value) for event, p_value in zip(shown, texts, strict=True)],
-                    "has_p_values": any(texts),
+                    "rows": [_row(event, p_value) for event, p_value in zip(shown, p_values, strict=True)],
+                    "has_p_values": any(p_values),
                 }
             )
-    return lists
+            compact.append([_compact(event, numbers) for event in shown])
+    return lists, {"lists": compact, "texts": list(numbers)}
 
 
-def browser_data(runs: Sequence[Run]) -> Json:
-    """What the script shows; texts, which repeat, are numbers into one list of them."""
-    numbers: dict[str, int] = {}
+def _compact(event: ExplainedEvent, numbers: dict[str, int]) -> Json:
+    """An event with its objects, tokens and terms as plain arrays, in the order that the script takes apart."""
 
     def text(content: str) -> int:
         return numbers.setdefault(content, len(numbers))
-
-    lists = [
-        [_compact(event, text) for event in run.explanations.events[:MAX_EVENTS]]
-        for run in runs
-        if run.explanations is not None
-    ]
-    return {"lists": lists, "texts": list(numbers)}
-
-
-def _compact(event: ExplainedEvent, text: Callable[[str], int]) -> Json:
-    """An event with its objects, tokens and terms as plain arrays, in the order that the script takes apart."""
 
     def short(probability: float) -> float:
         return float(f"{probability:.3g}")
@@ -82,12 +73,13 @@ def _compact(event: ExplainedEvent, text: Callable[[str], int]) -> Json:
 
 
 def _p_values(run: Run, events: Sequence[ExplainedEvent]) -> list[str]:
-    """P-values in the labeled background of the same scores, as text; empty where there is none."""
+    """In the labeled background of the same scores, as text; empty where there is none."""
     is_background = run.scores.label == BACKGROUND
     weight = run.scores.weight[is_background]
     if not len(weight) or (weight < 0).any():
         return [""] * len(events)
-    values = p_values(run.scores.score[is_background], np.array([event.score for event in events]), weight)
+    survival = Survival.of(run.scores.score[is_background], weight)
+    values = survival.p_values(np.array([event.score for event in events]))
     return [f"{p:.2f}" if p >= 0.1 else f"{p:.1e}".replace("e-0", "e-").replace("-", "\u2212") for p in values]
 
 

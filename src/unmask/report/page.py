@@ -17,10 +17,10 @@ from unmask.errors import BadDataError, UsageError, require
 from unmask.evaluation.evaluate import Evaluation, evaluate, notes_on
 from unmask.evaluation.table import Row, Table
 from unmask.events.event_set import BACKGROUND, LABEL_NAMES, SIGNAL, UNKNOWN
-from unmask.report.event_list import browser_data, event_lists
+from unmask.report.event_list import event_lists
 from unmask.report.runs import Run, read_runs
 from unmask.report.score_figures import score_figures_svg
-from unmask.report.style import Style, new_figure
+from unmask.report.style import Drawing, Style, new_figure
 from unmask.scores.score_table import Scores
 
 #: In points (of 1/72 inch): figures with one panel are narrower.
@@ -38,10 +38,8 @@ class Figure:
     def is_wide(self) -> bool:
         """Whether it has panels side by side, and so needs the width of the page."""
         box = re.search(r'viewBox="\S+ \S+ (\S+) (\S+)"', self.svg)
-        if box is None:
-            return False
-        width, height = float(box[1]), float(box[2])
-        return width > min(_WIDE, 1.6 * height)  # a long legend makes it high, but no narrower
+        # A long legend makes it high, but no narrower.
+        return box is not None and float(box[1]) > min(_WIDE, 1.6 * float(box[2]))
 
 
 @dataclass
@@ -118,6 +116,7 @@ def _render(runs: list[Run], content: Content, title: str) -> str:
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     templates = files("unmask.report") / "templates"
     rules, script = ((templates / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
+    lists, data = event_lists(runs)
     made_by, unknown = provenance(), {"settings": "not known: unmask did not write these scores"}
     return environment.get_template("report.html").render(
         title=title,
@@ -130,8 +129,8 @@ def _render(runs: list[Run], content: Content, title: str) -> str:
         version=made_by["packages"]["unmask"],
         runs=[(run.name, list(_flat({"scores": run.path.name} | (run.provenance or unknown)))) for run in runs],
         content=content,
-        lists=event_lists(runs),
-        data=browser_data(runs),
+        lists=lists,
+        data=data,
     )
 
 
@@ -160,16 +159,15 @@ def _measured(scores: Mapping[str, Scores], style: Style, evaluation: Evaluation
             why = "have a label" if len(missing) == 2 else f"are labeled {LABEL_NAMES[missing[0]]}"
             without.setdefault(f"no events {why}", []).append(name)
         else:
-            is_known = one.label != UNKNOWN
-            labeled[name] = one if is_known.all() else one[is_known]
-            if not is_known.all():
-                content.warnings.append(
-                    f"{name}: {np.count_nonzero(~is_known):,} of {len(one):,} events have no label; "
-                    "metrics leave them out"
-                )
+            labeled[name] = one[one.label != UNKNOWN]
+            n_unknown = len(one) - len(labeled[name])
+            if n_unknown:
+                text = f"{name}: {n_unknown:,} of {len(one):,} events have no label; metrics leave them out"
+                content.warnings.append(text)
         if missing or (one.weight < 0).any():  # no efficiencies
             title = f"Scores of {name}"
-            content.figures.append(Figure(title, _histogram_svg(one, title, f"distribution-{number}", style)))
+            svg = _histogram(one, style).svg(f"distribution-{number}", title)
+            content.figures.append(Figure(title, svg))
     content.warnings += [f"no metrics of {', '.join(names)}: {why}" for why, names in without.items()]
     known = notes_on({**scores, **labeled})
     content.warnings += known
@@ -183,10 +181,8 @@ def _measured(scores: Mapping[str, Scores], style: Style, evaluation: Evaluation
 
 def _evaluations(labeled: Mapping[str, Scores], warnings: list[str]) -> list[Evaluation]:
     """One evaluation of all, paired; or, if they are not of the same events, one of each and a note of why."""
-    if not labeled:
-        return []
     try:
-        return [evaluate(labeled)]
+        return [evaluate(labeled)] if labeled else []
     except BadDataError as error:
         if len(labeled) == 1:
             raise
@@ -194,7 +190,7 @@ def _evaluations(labeled: Mapping[str, Scores], warnings: list[str]) -> list[Eva
         return [evaluate({name: one}) for name, one in labeled.items()]
 
 
-def _histogram_svg(scores: Scores, title: str, identity: str, style: Style) -> str:
+def _histogram(scores: Scores, style: Style) -> Drawing:
     """The weighted distribution of scores of which no efficiencies are known."""
     with new_figure(1, 1, (5.5, 4), style=style) as (drawing, axes):
         axis = axes[0, 0]
@@ -202,7 +198,7 @@ def _histogram_svg(scores: Scores, title: str, identity: str, style: Style) -> s
         axis.set(xlabel="anomaly score", ylabel="sum of weights")
         if (scores.weight >= 0).all():
             axis.set_yscale("log")
-    return drawing.svg(identity, title)
+    return drawing
 
 
 def _events_table(scores: Mapping[str, Scores]) -> Table:
@@ -210,8 +206,8 @@ def _events_table(scores: Mapping[str, Scores]) -> Table:
     labels = [label for label in LABEL_NAMES if any((one.label == label).any() for one in scores.values())]
     rows = []
     for name, one in scores.items():
-        numbers = [len(one), *(int(np.count_nonzero(one.label == label)) for label in labels)]
-        texts = [f"{number:,}" for number in numbers] + [f"{at:.4g}" for at in np.quantile(one.score, [0, 0.5, 1])]
-        rows.append(Row(name, tuple(texts)))
+        counts = (len(one), *(np.count_nonzero(one.label == label) for label in labels))
+        quantiles = np.quantile(one.score, [0, 0.5, 1])
+        rows.append(Row(name, (*(f"{n:,}" for n in counts), *(f"{at:.4g}" for at in quantiles))))
     columns = ("events", *(LABEL_NAMES[label] for label in labels), "lowest score", "median", "highest")
     return Table("Events", columns, tuple(rows))

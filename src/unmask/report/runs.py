@@ -85,11 +85,8 @@ def _names(files: list[Path]) -> list[str]:
     ['a/scores', 'b/scores']
     """
     parts = [file.resolve().with_name(file.name.removesuffix(".parquet")).parts for file in files]
-    for n in range(1, max(map(len, parts), default=0) + 1):
-        names = ["/".join(part[-n:]) for part in parts]
-        if len(set(names)) == len(names):
-            return names
-    return [str(file) for file in files]
+    ends = (["/".join(part[-n:]) for part in parts] for n in range(1, max(map(len, parts), default=0) + 1))
+    return next((names for names in ends if len(set(names)) == len(names)), [str(file) for file in files])
 
 
 def _read_run(path: Path, name: str) -> Run:

@@ -134,12 +134,11 @@ def draw_score_histogram(
     background, signal = (-np.diff(above[point]) for above in (roc.background_efficiency, roc.signal_efficiency))
     with new_figure(1, 1, (5.5, 4), style=style) as (drawing, axes):
         axis = axes[0, 0]
-        for fractions, of, color, look in (
-            (background, "background", BACKGROUND_COLOR, {"fill": True, "alpha": 0.5}),
-            (signal, "signal", SIGNAL_COLOR, {"linewidth": 1.4}),
-        ):
-            n_events = np.count_nonzero(is_signal == (of == "signal"))
-            axis.stairs(fractions, edges, color=color, **look, label=f"{of} ({n_events:,} events)")
+        n_signal = np.count_nonzero(is_signal)
+        n_background = len(is_signal) - n_signal
+        text = f"background ({n_background:,} events)"
+        axis.stairs(background, edges, color=BACKGROUND_COLOR, fill=True, alpha=0.5, label=text)
+        axis.stairs(signal, edges, color=SIGNAL_COLOR, linewidth=1.4, label=f"signal ({n_signal:,} events)")
         hatched = {"fill": True, "facecolor": "none", "edgecolor": "0.2", "hatch": "////", "linewidth": 0}
         axis.stairs(np.minimum(background, signal), edges, **hatched, label=f"overlap area {overlap:.3f}")
         axis.axvline(threshold, color="0.1", linestyle="--", label=f"threshold {threshold:.4g} (largest ε_S - ε_B)")

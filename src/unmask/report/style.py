@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from xml.sax.saxutils import quoteattr
 
+import numpy as np
+
 from unmask.artifacts import atomic_path
 from unmask.errors import UsageError, nearest, require
 
@@ -164,12 +166,9 @@ def line_styles() -> Iterator[dict[str, Any]]:
     import matplotlib as mpl
     from matplotlib.colors import to_rgb
 
-    def brightness(color: str) -> float:
-        red, green, blue = to_rgb(color)
-        return 0.299 * red + 0.587 * green + 0.114 * blue
-
+    colors = mpl.rcParams["axes.prop_cycle"].by_key()["color"]
     # A light yellow would not be seen on white.
-    dark = [color for color in mpl.rcParams["axes.prop_cycle"].by_key()["color"] if brightness(color) < 0.75]
+    dark = [color for color in colors if np.dot(to_rgb(color), (0.299, 0.587, 0.114)) < 0.75]
     period = lcm(len(dark), len(_LINES))  # after which both lists together would repeat
     for i in count():
         yield {"color": dark[i % len(dark)], "linestyle": _LINES[(i + i // period) % len(_LINES)]}
@@ -194,8 +193,6 @@ def label_decades(axis: Axis) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def write_drawings(
-    folder: str | Path, drawings: Mapping[str, Drawing], formats: Sequence[str] = ("png",)
-) -> list[Path]:
+def write_drawings(folder: str | Path, drawings: Mapping[str, Drawing], formats: Sequence[str]) -> list[Path]:
     """Write figures, by the names of their files without suffix, into a folder and return the paths."""
     return [path for name, drawing in drawings.items() for path in drawing.write(Path(folder) / name, formats)]

@@ -39,8 +39,8 @@ class ScoredBy:
     @classmethod
     def of_files(cls, paths: Sequence[str | Path]) -> ScoredBy:
         """Read it from the provenance of scores files, or folders of parts; they must agree."""
-        origins = [(origin_of_file(part), part) for path in paths for part in table_files(path)]
-        files = {cls(origin.get("model"), origin.get("score")): part for origin, part in origins}
+        origins = {part: origin_of_file(part) for path in paths for part in table_files(path)}
+        files = {cls(origin.get("model"), origin.get("score")): part for part, origin in origins.items()}
         if len(files) > 1:
             one, other = list(files.items())[:2]
             raise UsageError(f"{one[1]} and {other[1]} hold scores of different models ({one[0]} and {other[0]})")

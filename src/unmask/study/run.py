@@ -23,9 +23,8 @@ from unmask.scores.explanations import explained_path
 from unmask.scores.score_table import read_scores
 from unmask.study.data import StudyFiles, check_not_trained_on, write_background, write_data, write_signal
 from unmask.study.published import Study
-from unmask.study.results import write_detector_figures, write_results, write_study_report
+from unmask.study.results import cost_table, write_detector_figures, write_results, write_study_report
 from unmask.study.stages import RECORDS, Ledger, Stage, StudyReporter, run_stages
-from unmask.study.tables import cost_table
 from unmask.tokenizers import Tokenizer, load_tokenizer
 from unmask.workflow.fit import fit_detector, fit_tokenizer, run_folder_of
 from unmask.workflow.score import Outcome, Scoring
