@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -43,54 +43,34 @@ class TableKind:
     version: int
     columns: Mapping[str, pa.DataType | None]
     dictionaries: Sequence[str] = ()
-    byte_streams: Sequence[str] = field(default=())
-
-    def schema(self, facts: Mapping[str, Json], types: Mapping[str, pa.DataType]) -> pa.Schema:
-        """The schema of one table, ``facts`` in its metadata."""
-        content = {"kind": self.name, "format_version": self.version, **facts}
-        columns = {name: types.get(name, known) for name, known in self.columns.items()}
-        return pa.schema(columns, metadata={METADATA_KEY: json.dumps(content)})
+    byte_streams: Sequence[str] = ()
 
 
-class TableWriter:
-    """Writes a table part by part; use it as a context manager. After a failure nothing is left behind."""
+@contextmanager
+def write_table(
+    path: str | Path, kind: TableKind, facts: Mapping[str, Json], types: Mapping[str, pa.DataType] | None = None
+) -> Iterator[Callable[[Mapping[str, pa.Array]], None]]:
+    """Give a function that appends rows, one array per column, to a table with ``facts`` in its metadata.
 
-    def __init__(
-        self,
-        path: str | Path,
-        kind: TableKind,
-        facts: Mapping[str, Json],
-        types: Mapping[str, pa.DataType] | None = None,
-    ) -> None:
-        self.path, self.kind = Path(path), kind
-        self.schema = kind.schema(facts, types or {})
-        self.n_rows = 0
-        self._stack = ExitStack()
+    ``types`` are those that the kind leaves open. After a failure nothing is left behind.
+    """
+    content = {"kind": kind.name, "format_version": kind.version, **facts}
+    columns = {**kind.columns, **(types or {})}
+    schema = pa.schema(columns, metadata={METADATA_KEY: json.dumps(content)})
+    storage: dict[str, Any] = {
+        "use_dictionary": list(kind.dictionaries),
+        "use_byte_stream_split": list(kind.byte_streams),
+    }
+    with (
+        atomic_path(path) as scratch,
+        pq.ParquetWriter(scratch, schema, compression="zstd", write_page_checksum=True, **storage) as writer,
+    ):
 
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            scratch = stack.enter_context(atomic_path(self.path))
-            self._writer = stack.enter_context(
-                pq.ParquetWriter(
-                    scratch,
-                    self.schema,
-                    compression="zstd",
-                    use_dictionary=list(self.kind.dictionaries),
-                    use_byte_stream_split=list(self.kind.byte_streams),
-                    write_page_checksum=True,
-                )
-            )
-            self._stack = stack.pop_all()
-        return self
+        def write(rows: Mapping[str, pa.Array]) -> None:
+            table = pa.table(dict(rows), schema=schema)
+            writer.write_table(table, row_group_size=max(len(table), 1))
 
-    def __exit__(self, *failure: Any) -> None:
-        self._stack.__exit__(*failure)
-
-    def write(self, columns: Mapping[str, pa.Array]) -> None:
-        """Append rows, given as one array per column."""
-        table = pa.table(dict(columns), schema=self.schema)
-        self._writer.write_table(table, row_group_size=max(len(table), 1))
-        self.n_rows += len(table)
+        yield write
 
 
 @contextmanager

@@ -5,7 +5,7 @@ Lossless, compressed (zstd), checksummed, and written and read in bounded memory
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -17,17 +17,17 @@ import pyarrow.parquet as pq
 
 from unmask.artifacts import Json
 from unmask.errors import ArtifactError, UsageError
-from unmask.events.build import FLAT_COLUMNS, FlatEvents
+from unmask.events.build import FlatEvents
 from unmask.events.columns import IDENTITY_TYPES, Names, identity_from_arrow, identity_to_arrow
-from unmask.events.event_set import LABEL_NAMES, EventSet
+from unmask.events.event_set import LABEL_NAMES, OBJECT_COLUMNS, EventSet
 from unmask.events.objects import IS_OBJECT, KNOWN_TAGS, MAX_OBJECTS, TAG_LIMIT
 from unmask.io.source import Chunk, Source
-from unmask.tables import TableKind, TableWriter, open_table
+from unmask.tables import TableKind, open_table, write_table
 
 _ROW_GROUP_EVENTS = 50_000
 _EVENT_TYPES: dict[str, pa.DataType] = {"met_mev": pa.float32(), "met_phi": pa.float32(), "n_dropped": pa.int16()}
 _OBJECT_TYPES: dict[str, pa.DataType] = {
-    name: pa.list_(pa.uint8() if name == "tag" else pa.float32()) for name in FLAT_COLUMNS
+    name: pa.list_(pa.uint8() if name == "tag" else pa.float32()) for name in OBJECT_COLUMNS
 }
 EVENTS_TABLE = TableKind(
     name="events",
@@ -35,7 +35,7 @@ EVENTS_TABLE = TableKind(
     columns=IDENTITY_TYPES | _EVENT_TYPES | _OBJECT_TYPES,
     # Kinematics hardly repeat: cut into streams of bytes they become smaller, with a dictionary they would not.
     dictionaries=("file", "process", "label", "weight", "n_dropped", "tag.list.element"),
-    byte_streams=("met_mev", "met_phi", *(f"{name}.list.element" for name in FLAT_COLUMNS if name != "tag")),
+    byte_streams=("met_mev", "met_phi", *(f"{name}.list.element" for name in OBJECT_COLUMNS if name != "tag")),
 )
 
 
@@ -48,52 +48,47 @@ class EventsWriter:
     def __init__(self, path: str | Path, *, provenance: dict[str, Json] | None = None) -> None:
         self.n_events = 0
         self.path, self.provenance = path, provenance or {}
-        self._table: TableWriter | None = None  # opened when the first events show how many objects they hold
+        self._stack = ExitStack()
+        # The table is opened when the first events show how many objects they hold.
+        self._append: Callable[[Mapping[str, pa.Array]], None] | None = None
         self._max_objects = MAX_OBJECTS
         self._waiting: list[EventSet] = []
-        self._n_waiting = 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *failure: Any) -> None:
         if failure[0] is not None:
-            if self._table is not None:
-                self._table.__exit__(*failure)
+            self._stack.__exit__(*failure)
             return
-        with ExitStack() as stack:
-            stack.push(self._opened(MAX_OBJECTS).__exit__)
-            self._write_row_group(self._n_waiting)
+        with self._stack:
+            self._write_waiting(is_last=True)
 
     def write(self, events: EventSet) -> None:
         """Append events; small parts are joined into row groups of a useful size."""
         if not len(events):
             return
-        self._opened(events.max_objects)
-        if events.max_objects > self._max_objects:
+        if not self.n_events:
+            self._max_objects = events.max_objects
+        elif events.max_objects > self._max_objects:
             raise UsageError(
                 f"{self.path}: events with max_objects={events.max_objects} after others with {self._max_objects}; "
                 "read all files with the same max_objects"
             )
         self.n_events += len(events)
-        for part in events.chunks(_ROW_GROUP_EVENTS):
-            self._waiting.append(part)
-            self._n_waiting += len(part)
-            if self._n_waiting >= _ROW_GROUP_EVENTS:
-                self._write_row_group(_ROW_GROUP_EVENTS)
+        self._waiting.append(events)
+        if sum(map(len, self._waiting)) >= _ROW_GROUP_EVENTS:
+            self._write_waiting()
 
-    def _opened(self, max_objects: int) -> TableWriter:
-        if self._table is None:
-            self._max_objects = max_objects
-            facts = {"max_objects": max_objects, "provenance": self.provenance}
-            self._table = TableWriter(self.path, EVENTS_TABLE, facts).__enter__()
-        return self._table
-
-    def _write_row_group(self, n_events: int) -> None:
-        joined = EventSet.concatenate(self._waiting)
-        self._waiting, self._n_waiting = [joined[n_events:]], self._n_waiting - n_events
-        if n_events:
-            self._opened(self._max_objects).write(_to_arrow(joined[:n_events]))
+    def _write_waiting(self, is_last: bool = False) -> None:
+        if self._append is None:
+            facts = {"max_objects": self._max_objects, "provenance": self.provenance}
+            self._append = self._stack.enter_context(write_table(self.path, EVENTS_TABLE, facts))
+        events = EventSet.concatenate(self._waiting)
+        n_now = len(events) if is_last else len(events) // _ROW_GROUP_EVENTS * _ROW_GROUP_EVENTS
+        for part in events[:n_now].chunks(_ROW_GROUP_EVENTS):
+            self._append(_to_arrow(part))
+        self._waiting = [events[n_now:]]
 
 
 def write_events(
@@ -184,13 +179,13 @@ def _has_gap(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     has_gap = np.zeros(len(batch), np.bool_)
     for name in EVENTS_TABLE.columns:
         has_gap |= batch[name].is_null().to_numpy(zero_copy_only=False)
-        if name in FLAT_COLUMNS:
+        if name in OBJECT_COLUMNS:
             has_gap |= _any_element(batch[name], batch[name].flatten().is_null().to_numpy(zero_copy_only=False))
     return has_gap
 
 
 def _has_unequal_lists(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-    lengths = np.stack([_list_lengths(batch[name]) for name in FLAT_COLUMNS])
+    lengths = np.stack([_list_lengths(batch[name]) for name in OBJECT_COLUMNS])
     return np.asarray((lengths != lengths[0]).any(axis=0))
 
 
@@ -213,7 +208,7 @@ def _any_element(column: pa.ListArray, is_set: npt.NDArray[np.bool_]) -> npt.NDA
 # A rule may rely on those before it.
 _ROW_RULES: tuple[tuple[str, Callable[[pa.RecordBatch], npt.NDArray[np.bool_]], str], ...] = (
     ("a missing value", _has_gap, "a value in every column"),
-    ("lists of unequal lengths", _has_unequal_lists, f"{', '.join(FLAT_COLUMNS)} of one length"),
+    ("lists of unequal lengths", _has_unequal_lists, f"{', '.join(OBJECT_COLUMNS)} of one length"),
     ("an unknown tag", _has_bad_tag, KNOWN_TAGS),
     ("an unknown label", _has_bad_label, ", ".join(map(str, LABEL_NAMES))),
 )

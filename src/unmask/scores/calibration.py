@@ -17,7 +17,7 @@ from unmask.events.event_set import SIGNAL
 from unmask.scores.intervals import MIN_BACKGROUND_EVENTS, Estimate, FloatArray, check_finite, is_supported
 from unmask.scores.p_values import Survival
 from unmask.scores.score_table import Scores, concatenate_scores, origin_of_file, stream_scores
-from unmask.tables import TableKind, TableWriter, table_files
+from unmask.tables import TableKind, table_files, write_table
 
 KIND = "calibration"
 _NUMBERS = ("score", "p_value", "p_value_low", "p_value_high")
@@ -240,8 +240,8 @@ class Flagged:
 
     def write(self, path: str | Path, *, metadata: dict[str, Json] | None = None) -> None:
         """Write them to a Parquet file."""
-        with TableWriter(path, FLAGGED_TABLE, {"provenance": metadata or provenance()}) as writer:
-            writer.write(self.columns())
+        with write_table(path, FLAGGED_TABLE, {"provenance": metadata or provenance()}) as write:
+            write(self.columns())
 
     def columns(self) -> dict[str, pa.Array]:
         """The columns of that file."""

@@ -32,7 +32,7 @@ from unmask.events.event_set import LABEL_NAMES, EventSet
 from unmask.events.fingerprints import TrainingFingerprints
 from unmask.events.observables import OBSERVABLES
 from unmask.scores.plain_files import ACCEPTED_LABELS, is_plain, stream_plain
-from unmask.tables import TableKind, TableWriter, open_table, table_files
+from unmask.tables import TableKind, open_table, table_files, write_table
 
 SCORES_TABLE = TableKind(
     "scores",
@@ -176,11 +176,12 @@ def write_scores(path: str | Path, parts: Iterable[Scores], *, provenance: dict[
     if first is None:
         raise UsageError(f"no scores to write to {path}")
     types = {name: column.type for name, column in _to_arrow(first).items()}
-    kind = replace(SCORES_TABLE, columns={**types, **SCORES_TABLE.columns})
-    with TableWriter(path, kind, {"provenance": provenance or {}}) as writer:
+    n_events = 0
+    with write_table(path, SCORES_TABLE, {"provenance": provenance or {}}, types) as write:
         for part in chain([first], stream):
-            writer.write(_to_arrow(part))
-    return writer.n_rows
+            write(_to_arrow(part))
+            n_events += len(part)
+    return n_events
 
 
 def _to_arrow(scores: Scores) -> dict[str, pa.Array]:

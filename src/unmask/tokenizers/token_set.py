@@ -23,7 +23,7 @@ from unmask.events.columns import (
     make_read_only,
 )
 from unmask.events.event_set import EventSet
-from unmask.tables import TableKind, TableWriter, open_table
+from unmask.tables import TableKind, open_table, write_table
 
 #: Token of a position that holds no object; codes run from 1 to ``n_codes``.
 PAD_ID = 0
@@ -103,13 +103,15 @@ def write_tokens(
         raise UsageError(f"no tokens to write to {path}")
     token_list = pa.list_(pa.field("token", pa.int32(), nullable=False), first.sequence_length)
     metadata = {"n_codes": first.n_codes, "provenance": provenance or {}}
-    with TableWriter(path, TOKENS_TABLE, metadata, {"tokens": token_list}) as writer:
+    n_events = 0
+    with write_table(path, TOKENS_TABLE, metadata, {"tokens": token_list}) as write:
         for part in chain([first], parts):
             _check_same_vocabulary(first, part)
             flat = pa.array(part.tokens.ravel(), pa.int32())
             tokens_column = pa.FixedSizeListArray.from_arrays(flat, type=token_list)
-            writer.write(identity_to_arrow(part) | {"tokens": tokens_column})
-    return writer.n_rows
+            write(identity_to_arrow(part) | {"tokens": tokens_column})
+            n_events += len(part)
+    return n_events
 
 
 def stream_tokens(path: str | Path, *, chunk_events: int = 50_000) -> Iterator[TokenSet]:
