@@ -48,7 +48,7 @@ def _make_events(
         eta=eta,
         phi=rng.uniform(-np.pi, np.pi, n),
     )
-    return to_event_set(flat, file=file, label=label)
+    return to_event_set(flat, file=file).with_label(label)
 
 
 @pytest.fixture(scope="session")

@@ -58,7 +58,7 @@ import pytest
 from unmask import load_sample
 from unmask.detectors.trivial import TrivialDetector
 from unmask.evaluation.untrained import untrained_scores
-from unmask.events.summary import EventSummary
+from unmask.events.summary import summarize
 from unmask.report.other_figures import draw_events
 from unmask.scores.score_table import Scores
 events = load_sample("gluino")[::50]
@@ -66,7 +66,7 @@ scores = Scores.of(events, np.zeros(len(events)))
 np.testing.assert_array_equal(scores.observables["leading_pt_mev"], events.pt_mev.max(axis=1))
 found = untrained_scores(scores.observables, scores.label == 0, scores.weight, scores.event_key)
 np.testing.assert_array_equal(found["leading pT"], events.pt_mev.max(axis=1))
-assert len(EventSummary.of([events]).as_dict()["leading_pt_quartiles_gev"]) == 3
+assert len(summarize([events])["leading_pt_quartiles_gev"]) == 3
 assert "leading pT [GeV]" in [axis.get_xlabel() for axis in draw_events(events).figure.axes]
 background = events[events.label == 0]
 assert events.cut("leading_pt > 500").pt_mev.max(axis=1).min() > 500e3

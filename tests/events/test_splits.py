@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,9 +16,13 @@ from hypothesis import strategies as st
 from unmask.errors import UsageError
 from unmask.events.columns import Names
 from unmask.events.event_set import EventSet
-from unmask.events.splits import Splitter, assign_split, split_background
+from unmask.events.splits import Splitter, split_background
 
 MakeEvents = Callable[..., EventSet]
+
+
+def assign_split(events: EventSet, **options: Any) -> npt.NDArray[np.int8]:
+    return Splitter(**options).assign(events)
 
 
 def test_proportions_are_exact_for_every_process(make_events: MakeEvents) -> None:

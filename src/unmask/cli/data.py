@@ -33,7 +33,7 @@ def inspect(
 
     Bad events are listed as problems; the exit code is then 3, unless --skip-bad is given.
     """
-    from unmask.events.summary import EventSummary
+    from unmask.events.summary import summarize
 
     may_be_bad, sources.bad.skip = sources.bad.skip, True
     stream: Iterable[EventSet] = sources.stream(bar=progress_bar)
@@ -44,7 +44,7 @@ def inspect(
         stream = list(stream)
         draw_events(EventSet.concatenate(stream)).write(figure)
         note(f"figure -> {figure}")
-    summary = EventSummary.of(stream).as_dict()
+    summary = summarize(stream)
     summary |= {"n_bad_events": sources.bad.n_skipped, "problems": sources.bad.summary()}
     if json:
         show_json({"files": [str(file) for file in sources.files], **summary})

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.errors import BadDataError, UsageError, nearest, require
-from unmask.events.build import FLAT_COLUMNS, FlatEvents, to_event_set
+from unmask.events.build import FlatEvents, to_event_set
 from unmask.events.checks import BadEvents, check_events
 from unmask.events.columns import Names
-from unmask.events.event_set import EventSet, label_code
+from unmask.events.event_set import OBJECT_COLUMNS, EventSet, label_code
 from unmask.events.objects import KNOWN_TAGS, OBJECTS, PADDING_TAG, SYMBOL_TAGS, TAGS, UNITS, Unit
 
 _OF_OBJECTS = ("types", "energy", "pt", "eta", "phi")
@@ -51,7 +51,7 @@ def events_from_arrays(
             per_event[name] = values.astype(dtype)
     labels, place = np.unique(_one_per_event("label", label, n), return_inverse=True)
     momenta: dict[str, Any] = {
-        column: objects[name].astype(np.float64) for name, column in zip(_OF_OBJECTS, FLAT_COLUMNS, strict=True)
+        column: objects[name].astype(np.float64) for name, column in zip(_OF_OBJECTS, OBJECT_COLUMNS, strict=True)
     }
     flat = FlatEvents(
         **{name: per_event[name] for name in ("row", "event_id", "weight", "met_phi")},
@@ -81,8 +81,7 @@ def events_from_awkward(array: Any, *, unit: Unit, max_objects: int) -> EventSet
         )
 
     def values(column: Any) -> npt.NDArray[Any]:
-        is_text = "string" in str(column.type)
-        return np.array(ak.to_list(column), np.str_) if is_text else np.asarray(ak.to_numpy(column))
+        return np.asarray(ak.to_numpy(column))
 
     given = {name: values(ak.flatten(array.objects[name])) for name in _OF_OBJECTS}
     given |= {name: values(array[name]) for name in _PER_EVENT if name in fields}

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.events.columns import Names, columns_of
-from unmask.events.event_set import OBJECT_DTYPES, UNKNOWN, EventSet
+from unmask.events.event_set import OBJECT_COLUMNS, OBJECT_DTYPES, UNKNOWN, EventSet
 from unmask.events.objects import MAX_OBJECTS, TAG_LIMIT, Unit
 
 FloatArray = npt.NDArray[np.floating[Any]]
@@ -57,7 +57,7 @@ class FlatEvents:
         """Return the events where ``is_kept``."""
         is_kept_object = np.repeat(is_kept, self.n_objects)
         kept = {
-            name: column[is_kept_object if name in FLAT_COLUMNS else is_kept]
+            name: column[is_kept_object if name in OBJECT_COLUMNS else is_kept]
             for name, column in columns_of(self).items()
         }
         return FlatEvents(**kept)
@@ -74,13 +74,11 @@ def to_mev(values: npt.NDArray[Any], unit: Unit | None) -> npt.NDArray[Any]:
 # Of the key that objects are ordered by.
 _PT_BITS, _TAG_BITS, _EVENT_BITS = 32, 5, 27
 
-FLAT_COLUMNS = tuple(OBJECT_DTYPES)
 
-
-def to_event_set(flat: FlatEvents, *, file: str, label: int = UNKNOWN, max_objects: int = MAX_OBJECTS) -> EventSet:
+def to_event_set(flat: FlatEvents, *, file: str, max_objects: int = MAX_OBJECTS) -> EventSet:
     """Keep the ``max_objects`` objects of largest pT (counting what is cut), order them by tag and falling pT, and pad.
 
-    ``file`` and ``label`` are used where the events do not bring their own.
+    ``file`` is used where the events do not bring their own; then they have no label either.
     """
     n = len(flat)
     event = flat.event_of_object
@@ -105,7 +103,7 @@ def to_event_set(flat: FlatEvents, *, file: str, label: int = UNKNOWN, max_objec
         event_id=flat.event_id,
         file_names=flat.file_names or Names.constant(file, n),
         process_names=flat.process_names,
-        label=np.full(n, label, np.int8) if flat.label is None else flat.label,
+        label=np.full(n, UNKNOWN, np.int8) if flat.label is None else flat.label,
         weight=flat.weight.astype(np.float64),
         met_mev=flat.met_mev.astype(np.float32),
         met_phi=flat.met_phi.astype(np.float32),

@@ -11,14 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.errors import BadDataError
-from unmask.events.build import FLAT_COLUMNS, FlatEvents
-from unmask.events.objects import (
-    ENERGY_OVER_MOMENTUM,
-    MAX_ABS_ETA,
-    MAX_ABS_PHI,
-    MAX_ENERGY_MEV,
-    MIN_PT_MEV,
-)
+from unmask.events.build import FlatEvents
+from unmask.events.event_set import OBJECT_COLUMNS
+from unmask.events.objects import ENERGY_OVER_MOMENTUM, MAX_ABS_ETA, MAX_ABS_PHI, MAX_ENERGY_MEV, MIN_PT_MEV
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -43,7 +38,7 @@ class BadEvents:
 
     @property
     def n_skipped(self) -> int:
-        return sum(self.reasons.values())
+        return self.reasons.total()
 
     def summary(self) -> list[str]:
         """One line per reason: how often, and the first example."""
@@ -89,7 +84,7 @@ def check_events(flat: FlatEvents, *, path: Path | str, place: Callable[[int], s
             if not breaks.any():
                 continue
             index = np.flatnonzero(breaks)
-            events = flat.event_of_object[index] if column in FLAT_COLUMNS else index
+            events = flat.event_of_object[index] if column in OBJECT_COLUMNS else index
             is_new = ~is_bad[events]
             if is_new.any():
                 new_events = np.unique(events[is_new])
@@ -100,12 +95,7 @@ def check_events(flat: FlatEvents, *, path: Path | str, place: Callable[[int], s
         bad.add(reason, BadDataError(message, path=path, where=place(event)), n_events)
     if is_bad.any():
         flat = flat.keep(~is_bad)
-    _check_met_unit(flat, path)
-    return flat
-
-
-def _check_met_unit(flat: FlatEvents, path: Path | str) -> None:
-    """MET can be small in one event, not in most: then it is in another unit than the objects."""
+    # MET can be small in one event, not in most: then it is in another unit than the objects.
     met = flat.met_mev[flat.met_mev > 0]
     if len(met) >= MIN_EVENTS_FOR_MET_UNIT and np.median(met) < MIN_PT_MEV:
         raise BadDataError(
@@ -113,3 +103,4 @@ def _check_met_unit(flat: FlatEvents, path: Path | str) -> None:
             f"{np.median(flat.pt_mev) if len(flat.pt_mev) else 0:.4g} MeV; MET and pT must be in the same unit",
             path=path,
         )
+    return flat

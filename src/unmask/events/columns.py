@@ -171,8 +171,12 @@ def identity_of(events: EventTable) -> dict[str, Any]:
 
 def identity_to_arrow(events: EventTable) -> dict[str, pa.Array]:
     """The identity columns as they are stored."""
-    columns = zip(IDENTITY_TYPES, identity_of(events).values(), strict=True)
-    return {name: words_to_arrow(one) if isinstance(one, Names) else pa.array(one) for name, one in columns}
+
+    def stored(column: Any) -> pa.Array:
+        is_text = isinstance(column, Names)
+        return pa.DictionaryArray.from_arrays(column.code, list(column.words)) if is_text else pa.array(column)
+
+    return dict(zip(IDENTITY_TYPES, map(stored, identity_of(events).values()), strict=True))
 
 
 def identity_from_arrow(batch: pa.RecordBatch) -> dict[str, Any]:
@@ -181,11 +185,6 @@ def identity_from_arrow(batch: pa.RecordBatch) -> dict[str, Any]:
         attribute: words_from_arrow(batch[name]) if kind == WORDS else batch[name].to_numpy(zero_copy_only=False)
         for attribute, (name, kind) in zip(IDENTITY_COLUMNS, IDENTITY_TYPES.items(), strict=True)
     }
-
-
-def words_to_arrow(names: Names) -> pa.DictionaryArray:
-    """A text column as it is stored."""
-    return pa.DictionaryArray.from_arrays(names.code, pa.array(names.words, pa.string()))
 
 
 def words_from_arrow(column: pa.DictionaryArray) -> Names:

@@ -24,12 +24,11 @@ def label_code(label: Label | int | str) -> int:
     >>> label_code("signal")
     1
     """
-    known: dict[str | int, int] = {"unknown": UNKNOWN}
-    for code, name in LABEL_NAMES.items():
-        known |= {code: code, name: code}
-    if label not in known:
+    codes: dict[Any, int] = {name: code for code, name in LABEL_NAMES.items()} | {"unknown": UNKNOWN}
+    code = codes.get(label, label)
+    if code not in LABEL_NAMES:
         raise UsageError(f"label is {label!r}; expected background, signal or unknown (0, 1 or -1)")
-    return known[label]
+    return int(code)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -225,7 +224,7 @@ class EventSet(EventTable):
         >>> events.met_mev.min() > 200e3, events.n_b_jets.min() >= 2
         (np.True_, np.True_)
         """
-        from unmask.events.cuts import passes
+        from unmask.events.observables import passes
 
         return self[passes(self, cuts)]
 

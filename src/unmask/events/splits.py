@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -46,11 +46,10 @@ class Splitter:
 
     seed: int = 0
     fractions: tuple[float, float, float] = DEFAULT_FRACTIONS
-    #: (file, process) -> events seen so far
-    _n_seen: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int), init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._pattern = _block_pattern(self.fractions)
+        self._n_seen: defaultdict[tuple[str, str], int] = defaultdict(int)  # events of a file and process
 
     def assign(self, events: EventSet) -> npt.NDArray[np.int8]:
         """(n_events,): 0 train, 1 validation, 2 test, for the next events of the stream.
@@ -99,13 +98,6 @@ def _block_pattern(fractions: tuple[float, ...]) -> npt.NDArray[np.int8]:
     return np.repeat(np.arange(len(percent), dtype=np.int8), np.array(percent) // math.gcd(*percent))
 
 
-def assign_split(
-    events: EventSet, *, seed: int = 0, fractions: tuple[float, float, float] = DEFAULT_FRACTIONS
-) -> npt.NDArray[np.int8]:
-    """(n_events,): 0 train, 1 validation, 2 test; see :class:`Splitter` for events that come in chunks."""
-    return Splitter(seed, fractions).assign(events)
-
-
 def split_background(
     events: EventSet, *, seed: int = 0, fractions: tuple[float, float, float] = DEFAULT_FRACTIONS
 ) -> tuple[EventSet, EventSet, EventSet]:
@@ -124,5 +116,5 @@ def split_background(
             f"{n_signal:,} of {len(events):,} events are labeled signal; "
             "signal is never split: all signal events are test events"
         )
-    split = assign_split(events, seed=seed, fractions=fractions)
+    split = Splitter(seed, fractions).assign(events)
     return events[split == TRAIN], events[split == VALIDATION], events[split == TEST]

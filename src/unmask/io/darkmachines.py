@@ -18,8 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from unmask.errors import nearest
-from unmask.events.build import FLAT_COLUMNS, FlatEvents
+from unmask.events.build import FlatEvents
 from unmask.events.columns import Names
+from unmask.events.event_set import OBJECT_COLUMNS
 from unmask.events.objects import SYMBOL_TAGS
 from unmask.io.source import Chunk, Source
 from unmask.io.text import Lines, decode_line, parse_each, parse_number, read_table, stream_lines
@@ -107,7 +108,7 @@ def _parse_block(lines: Lines) -> FlatEvents | None:
         met_phi=met_phi,
         n_objects=n_objects,
         tag=tag,
-        **{name: objects.column(i).to_numpy() for i, name in enumerate(FLAT_COLUMNS) if name != "tag"},
+        **{name: objects.column(i).to_numpy() for i, name in enumerate(OBJECT_COLUMNS) if name != "tag"},
     )
 
 
@@ -144,7 +145,7 @@ def _from_lines(parsed: list[tuple[_Header, list[_Object]]], row: npt.NDArray[np
         met_phi=np.array(met_phi, np.float64),
         n_objects=np.array([len(event) for _, event in parsed], np.int64),
         tag=objects[:, 0].astype(np.uint8),
-        **dict(zip(FLAT_COLUMNS[1:], objects.T[1:], strict=True)),
+        **dict(zip(OBJECT_COLUMNS[1:], objects.T[1:], strict=True)),
     )
 
 

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from unmask.events.build import FLAT_COLUMNS, FlatEvents
+from unmask.events.build import FlatEvents
 from unmask.events.columns import Names
+from unmask.events.event_set import OBJECT_COLUMNS
 from unmask.events.objects import KNOWN_TAGS, OBJECTS, PADDING_TAG
 from unmask.io.array_files import HDF5_MAGIC, ZIP_MAGIC, read_rows
 from unmask.io.source import Chunk, Source
@@ -136,6 +137,6 @@ def _to_chunk(
         met_phi=values[:, _MET_PHI],
         n_objects=np.count_nonzero(is_object, axis=1).astype(np.int64),
         tag=tag[is_object].astype(np.uint8),
-        **dict(zip(FLAT_COLUMNS[1:], kinematics.T, strict=True)),
+        **dict(zip(OBJECT_COLUMNS[1:], kinematics.T, strict=True)),
     )
     return Chunk(events.in_mev(source.options.unit), lambda index: place(int(kept[index])))

@@ -12,7 +12,7 @@ from pathlib import Path
 from unmask.errors import BadDataError, UsageError, nearest
 from unmask.events.build import to_event_set
 from unmask.events.checks import BadEvents, check_events
-from unmask.events.event_set import UNKNOWN, EventSet, Label, label_code
+from unmask.events.event_set import EventSet, Label, label_code
 from unmask.events.objects import MAX_OBJECTS
 from unmask.io import FILE_FORMATS, ROOT_FORMATS, FileFormat
 from unmask.io.sample import resolve
@@ -68,7 +68,6 @@ def stream_events(
     if options.entries is not None and kind not in SEEKABLE_FORMATS:
         raise UsageError(f"{path}: some entries alone are read from {', '.join(SEEKABLE_FORMATS)} files, not {kind}")
     reader = _reader(kind)
-    label = UNKNOWN if options.label is None else options.label
     max_objects = options.max_objects or MAX_OBJECTS
     n_events, n_skipped_before = 0, source.bad.n_skipped
     for chunk in reader(source):
@@ -76,7 +75,7 @@ def stream_events(
         n_events += len(events)
         if not len(events):
             continue
-        event_set = to_event_set(events, file=path.name, label=label, max_objects=chunk.max_objects or max_objects)
+        event_set = to_event_set(events, file=path.name, max_objects=chunk.max_objects or max_objects)
         yield event_set if options.label is None else event_set.with_label(options.label)
     if not n_events and source.bad.n_skipped == n_skipped_before:
         raise source.error("the file holds no events")

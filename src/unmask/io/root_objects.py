@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.errors import UsageError
-from unmask.events.build import FLAT_COLUMNS, FlatEvents, to_mev
+from unmask.events.build import FlatEvents, to_mev
 from unmask.events.columns import Names
+from unmask.events.event_set import OBJECT_COLUMNS
 from unmask.events.objects import LEPTON_TAGS, TAGS, Unit
 from unmask.io import RootFormat
 from unmask.io.root_file import Entries, open_root, pick_tree
@@ -86,7 +87,7 @@ class Objects:
     phi: FloatArray
 
     def keep(self, is_kept: npt.NDArray[np.bool_]) -> Objects:
-        return Objects(**{name: getattr(self, name)[is_kept] for name in ("event", *FLAT_COLUMNS)})
+        return Objects(**{name: getattr(self, name)[is_kept] for name in ("event", *OBJECT_COLUMNS)})
 
 
 def stream_root(source: Source, kind: RootFormat, layout: Layout) -> Iterator[Chunk]:
@@ -132,7 +133,7 @@ def _flat_events(entries: Entries, layout: Layout, table: SelectionTable, proces
     event = np.concatenate([one.event for one in objects])
     order = np.argsort(event, kind="stable")
     columns: dict[str, Any] = {
-        name: np.concatenate([getattr(one, name) for one in objects])[order] for name in FLAT_COLUMNS
+        name: np.concatenate([getattr(one, name) for one in objects])[order] for name in OBJECT_COLUMNS
     }
     met, met_phi = layout.met(entries, table)
     weight = entries.values(layout.weight) if layout.weight in entries else np.ones(n)
