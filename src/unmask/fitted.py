@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
@@ -232,6 +233,16 @@ def load(folder: str | Path, kinds: Collection[str] = KINDS) -> Any:
         text = " ".join(str(error).split())
         raise ArtifactError(f"does not hold a whole {artifact.kind} ({text}); fit it again", path=folder) from None
     return made
+
+
+def too_small(owner: object, minimum: Mapping[str, float], above: Collection[str] = ()) -> list[str]:
+    """Say which attributes are not finite numbers of at least their minimum, or ``above`` it."""
+    mistakes = []
+    for name, least in minimum.items():
+        value, is_above = getattr(owner, name), name in above
+        if not least <= value < math.inf or (is_above and value == least):
+            mistakes.append(f"{name} is {value}; expected {f'more than {least}' if is_above else f'{least} or more'}")
+    return mistakes
 
 
 def check_background(events: EventSet) -> None:

@@ -23,6 +23,7 @@ from unmask.detectors.momenta import (
 )
 from unmask.errors import UsageError
 from unmask.events.objects import IS_B_JET, IS_JET, LEPTON_TAGS, MAX_ENERGY_MEV, MET_TYPE, TAGS, by_tag
+from unmask.fitted import too_small
 from unmask.kinematics import delta_r, log_cosh, wrap_phi
 from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI
 from unmask.networks.event_tensors import EventTensors
@@ -93,11 +94,7 @@ class Alterations:
             for name in ("fewer_jets", "decays")
             if not (getattr(self, name) >= 0 and self.fewer_jets + self.decays <= 1)
         ]
-        mistakes += [
-            f"{name} is {getattr(self, name)}; expected {minimum} or more"
-            for name, minimum in {"scale": 0, "max_retagged": 1, "max_added": 1}.items()
-            if not minimum <= getattr(self, name) < math.inf
-        ]
+        mistakes += too_small(self, {"scale": 0, "max_retagged": 1, "max_added": 1})
         for field in fields(self):
             if field.name.endswith("_gev"):
                 low, high = getattr(self, field.name)

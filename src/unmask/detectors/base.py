@@ -26,10 +26,8 @@ class Detector(Fitted):
 
     #: Whether :meth:`explain` works.
     can_explain: ClassVar[bool] = False
-    #: Names of its scores, for detectors that have several.
+    #: Names of its scores, for detectors that make them of the losses of tokens.
     score_names: ClassVar[tuple[str, ...]] = ()
-    #: Whether each token has a loss.
-    has_token_losses: ClassVar[bool] = False
 
     tokenizer: Tokenizer | None = None
     #: Fingerprints of the training events, so that they can be recognized; None before ``fit``.
@@ -47,12 +45,7 @@ class Detector(Fitted):
         """Scores (n_events,); larger is more anomalous."""
 
     def scores(
-        self,
-        events: EventSet,
-        *,
-        reduction: str | None = None,
-        with_token_losses: bool = False,
-        device: str = "auto",
+        self, events: EventSet, *, reduction: str | None = None, with_token_losses: bool = False, device: str = "auto"
     ) -> Scores:
         """Scores with the identity of the events.
 
@@ -61,7 +54,7 @@ class Detector(Fitted):
         reduction
             One of ``score_names``: how token losses become a score.
         with_token_losses
-            Also give the loss of every token, for detectors with ``has_token_losses``.
+            Also give the loss of every token, for detectors with ``score_names``.
         """
         self.check_scores(reduction, with_token_losses)
         score, losses = self._scored(events, reduction, device)
@@ -81,7 +74,7 @@ class Detector(Fitted):
         if reduction is not None and reduction not in self.score_names:
             choices = nearest(reduction, self.score_names) if self.score_names else "leave it out"
             raise UsageError(f"a {self.kind} detector has no score {reduction!r}; {choices}")
-        if with_token_losses and not self.has_token_losses:
+        if with_token_losses and not self.score_names:
             raise UsageError(f"a {self.kind} detector has one score and no token losses; leave them out")
 
     def origin_of_scores(self, model: str | None, reduction: str | None = None) -> dict[str, Json]:

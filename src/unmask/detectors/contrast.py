@@ -17,6 +17,7 @@ from unmask.detectors.momenta import boost_transverse, transverse
 from unmask.detectors.observable_tail import ObservableTail
 from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
+from unmask.fitted import too_small
 from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI, BackboneName, EventNetwork
 from unmask.networks.event_tensors import EventTensors, event_tensors
 from unmask.networks.particle_transformer import SizeName
@@ -65,8 +66,8 @@ class ContrastDetector(EventDetector):
     training: TrainingSettings = TRAINING
 
     def check(self) -> None:
-        if not 0 <= self.tail_weight < np.inf:
-            raise UsageError(f"tail_weight is {self.tail_weight}; expected 0 or more")
+        if mistakes := too_small(self, {"tail_weight": 0}):
+            raise UsageError(mistakes[0])
 
     def new_task(self, network: EventNetwork, train: EventTensors, validation: EventTensors, **options: Any) -> Task:
         return CopiesTask(network, train, validation, AlteredCopies(self.alterations, train), **options)

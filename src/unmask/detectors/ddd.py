@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,7 @@ from unmask.detectors.copies import CopiesTask, CopyGenerator, in_order, random_
 from unmask.detectors.event_detector import EventDetector
 from unmask.detectors.momenta import log_mass_factor, reflected_in, reflected_up
 from unmask.errors import UsageError
+from unmask.fitted import too_small
 from unmask.kinematics import log_cosh, wrap_phi
 from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI, BackboneName, EventNetwork
 from unmask.networks.event_tensors import EventTensors
@@ -55,13 +55,10 @@ class DDDDetector(EventDetector):
     training: TrainingSettings = TRAINING
 
     def check(self) -> None:
-        maximum = {"smear": sys.float_info.max, "add": 1, "remove": 1, "retag": 1}
-        mistakes = [
-            f"{name} is {getattr(self, name)}; expected {'0 or more' if name == 'smear' else 'from 0 to 1'}"
-            for name, most in maximum.items()
-            if not 0 <= getattr(self, name) <= most
-        ]
-        if not (mistakes or any(getattr(self, name) for name in maximum)):
+        probabilities = {"add": self.add, "remove": self.remove, "retag": self.retag}
+        mistakes = too_small(self, {"smear": 0})
+        mistakes += [f"{name} is {p}; expected from 0 to 1" for name, p in probabilities.items() if not 0 <= p <= 1]
+        if not (mistakes or self.smear or any(probabilities.values())):
             mistakes.append("no distortion is left: all strengths are 0")
         if mistakes:
             raise UsageError("; ".join(mistakes))

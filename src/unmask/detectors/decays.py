@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from unmask.detectors.copies import CopyGenerator
 from unmask.detectors.momenta import log_uniform
 from unmask.events.objects import LEPTON_TAGS, TAGS
 from unmask.kinematics import log_cosh
-
-if TYPE_CHECKING:
-    from unmask.detectors.copies import CopyGenerator
 
 W_MASS_GEV, TOP_MASS_GEV = 80.4, 172.5
 _JET, _B_JET, _PHOTON = TAGS["jet"], TAGS["b-jet"], TAGS["photon"]

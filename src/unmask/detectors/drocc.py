@@ -13,6 +13,7 @@ from torch import Tensor
 from unmask.detectors.event_detector import EventDetector
 from unmask.errors import TrainingError, UsageError
 from unmask.events.event_set import EventSet
+from unmask.fitted import too_small
 from unmask.networks.event_network import BackboneName, EventNetwork
 from unmask.networks.event_tensors import EventTensors
 from unmask.training import Task, TrainingSettings
@@ -61,13 +62,7 @@ class DROCCDetector(EventDetector):
 
     def check(self) -> None:
         minimum = {"radius": 0, "gamma": 1, "n_ascent_steps": 0, "ascent_step": 0, "negative_weight": 0}
-        mistakes = []
-        for name, value in minimum.items():
-            may_be_equal, got = name in ("gamma", "n_ascent_steps"), getattr(self, name)
-            if not (math.isfinite(got) and (got > value or (may_be_equal and got == value))):
-                expected = f"{value} or more" if may_be_equal else f"more than {value}"
-                mistakes.append(f"{name} is {got}; expected {expected}")
-        if mistakes:
+        if mistakes := too_small(self, minimum, above=["radius", "ascent_step", "negative_weight"]):
             raise UsageError("; ".join(mistakes))
 
     def new_task(self, network: EventNetwork, train: EventTensors, validation: EventTensors, **options: Any) -> Task:

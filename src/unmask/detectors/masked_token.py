@@ -58,7 +58,6 @@ class MaskedTokenDetector(Trained[MaskedTokenTransformer], Detector):
     parts = ("tokenizer",)
     can_explain = True
     score_names = REDUCTIONS
-    has_token_losses = True
 
     tokenizer: Tokenizer
     _: KW_ONLY

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,55 +17,13 @@ from unmask.errors import ArtifactError
 CHECKPOINT = "checkpoint.safetensors"
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """State for an undisturbed continuation: tensors by name, and plain JSON."""
+class Checkpoint(NamedTuple):
+    """State for an undisturbed continuation: plain JSON, and tensors by name."""
 
+    state: dict[str, Any]
     network: dict[str, Tensor]
     best: dict[str, Tensor]
     optimizer: dict[str, Tensor]
-    state: dict[str, Any]
-
-    @classmethod
-    def of(
-        cls, network: nn.Module, optimizer: torch.optim.Optimizer, best: dict[str, Tensor], state: dict[str, Any]
-    ) -> Checkpoint:
-        """Collect the state of a training."""
-        slots = {
-            f"{i}/{slot}": torch.as_tensor(value)
-            for i, values in optimizer.state_dict()["state"].items()
-            for slot, value in values.items()
-        }
-        return cls(network.state_dict(), best, slots, state)
-
-    def write(self, folder: Path) -> None:
-        """Replace the checkpoint in ``folder``."""
-        groups = {"network": self.network, "best": self.best, "optimizer": self.optimizer}
-        # Clones, since safetensors refuses tensors that share memory (tied weights).
-        tensors = {
-            f"{group}/{name}": value.detach().clone().contiguous()
-            for group, values in groups.items()
-            for name, value in values.items()
-        }
-        with atomic_path(folder / CHECKPOINT) as path:
-            path.write_bytes(save(tensors, metadata={"state": json.dumps(self.state)}))
-
-    @classmethod
-    def read(cls, folder: Path, device: torch.device) -> Checkpoint | None:
-        """Read what :meth:`write` wrote; None if there is none."""
-        path = folder / CHECKPOINT
-        if not path.exists():
-            return None
-        groups: dict[str, dict[str, Tensor]] = {"network": {}, "best": {}, "optimizer": {}}
-        try:
-            with safe_open(path, framework="pt", device=str(device)) as file:
-                state = json.loads(file.metadata()["state"])
-                for key in file.keys():  # noqa: SIM118 (not a dictionary)
-                    group, name = key.split("/", 1)
-                    groups[group][name] = file.get_tensor(key)
-        except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
-            raise ArtifactError(f"damaged checkpoint ({error}); remove it to start again", path=path) from None
-        return cls(**groups, state=state)
 
     def restore(self, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Load network and optimizer in place."""
@@ -76,3 +33,34 @@ class Checkpoint:
             i, slot = name.split("/")
             slots.setdefault(int(i), {})[slot] = value
         optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def write_checkpoint(
+    folder: Path, network: nn.Module, optimizer: torch.optim.Optimizer, best: dict[str, Tensor], state: dict[str, Any]
+) -> None:
+    """Replace the checkpoint in ``folder``."""
+    tensors = {f"network/{name}": value for name, value in network.state_dict().items()}
+    tensors |= {f"best/{name}": value for name, value in best.items()}
+    for i, slots in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer/{i}/{slot}": torch.as_tensor(value) for slot, value in slots.items()}
+    # Clones, since safetensors refuses tensors that share memory (tied weights).
+    tensors = {name: value.detach().clone().contiguous() for name, value in tensors.items()}
+    with atomic_path(folder / CHECKPOINT) as path:
+        path.write_bytes(save(tensors, metadata={"state": json.dumps(state)}))
+
+
+def read_checkpoint(folder: Path, device: torch.device) -> Checkpoint | None:
+    """Read what :func:`write_checkpoint` wrote; None if there is none."""
+    path = folder / CHECKPOINT
+    if not path.exists():
+        return None
+    groups: dict[str, dict[str, Tensor]] = {"network": {}, "best": {}, "optimizer": {}}
+    try:
+        with safe_open(path, framework="pt", device=str(device)) as file:
+            state = json.loads(file.metadata()["state"])
+            for key in file.keys():  # noqa: SIM118 (not a dictionary)
+                group, name = key.split("/", 1)
+                groups[group][name] = file.get_tensor(key)
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+        raise ArtifactError(f"damaged checkpoint ({error}); remove it to start again", path=path) from None
+    return Checkpoint(state, **groups)

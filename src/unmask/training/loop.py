@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -24,9 +25,9 @@ from torch import Tensor, nn
 from unmask.artifacts import atomic_path
 from unmask.errors import TrainingError, UsageError
 from unmask.fitted import EpochRecord, Reporter
-from unmask.training.checkpoints import Checkpoint
+from unmask.training.checkpoints import read_checkpoint, write_checkpoint
 from unmask.training.distributed import Processes, join_processes, wait_for_all
-from unmask.training.settings import TrainingSettings, derive_seed, pick_device, set_determinism
+from unmask.training.settings import TrainingSettings, derive_seed, pick_device
 
 if TYPE_CHECKING:
     from unmask.training.task import Task
@@ -60,7 +61,9 @@ def train(
         raise UsageError("no events to train on; expected at least one")
     processes = join_processes(pick_device(settings.device))
     reporter = reporter if reporter and processes.rank == 0 else Reporter()
-    set_determinism(settings.deterministic)
+    if settings.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(settings.deterministic)
     torch.backends.cuda.matmul.allow_tf32 = settings.precision != "float32"
     torch.manual_seed(derive_seed(settings.seed, "start"))
     task.to(processes.device)
@@ -119,28 +122,26 @@ class _Run:
             reporter.step_done()
         mean_batch_loss = float(self.loss_sum) / n_steps  # waits for the device
         seconds = time.perf_counter() - started
-        measured = self._evaluate()
-        if not all(map(math.isfinite, (mean_batch_loss, *measured.values()))):
+        further = self._evaluate()
+        if not all(map(math.isfinite, (mean_batch_loss, *further.values()))):
             raise TrainingError(
                 f"the loss became NaN or infinite in epoch {epoch + 1}, at a learning rate of {rate:.3g}; "
                 "lower the learning rate or clip the gradient"
             )
-        training_loss, validation_loss = measured.pop("training_loss"), measured.pop("validation_loss")
-        if validation_loss < min((record.validation_loss for record in self.history), default=math.inf):
-            self.best = _copy(network)
-        self.history.append(
-            EpochRecord(
-                epoch=epoch + 1,
-                step=(epoch + 1) * n_steps,
-                learning_rate=rate,
-                mean_batch_loss=mean_batch_loss,
-                training_loss=training_loss,
-                validation_loss=validation_loss,
-                events_per_second=n_steps * self.batch_size / seconds,
-                seconds=seconds,
-                further=measured,
-            )
+        record = EpochRecord(
+            epoch=epoch + 1,
+            step=(epoch + 1) * n_steps,
+            learning_rate=rate,
+            mean_batch_loss=mean_batch_loss,
+            training_loss=further.pop("training_loss"),
+            validation_loss=further.pop("validation_loss"),
+            events_per_second=n_steps * self.batch_size / seconds,
+            seconds=seconds,
+            further=further,
         )
+        if record.validation_loss < min((earlier.validation_loss for earlier in self.history), default=math.inf):
+            self.best = _copy(network)
+        self.history.append(record)
 
     def _evaluate(self) -> dict[str, float]:
         """Losses of the first process, so that all decide alike."""
@@ -155,16 +156,16 @@ class _Run:
 
     def _step(self, index: Tensor) -> None:
         # Several processes never capture: a graph would have to hold their messages too.
-        if self.device.type == "cuda" and self.sharing.size == 1:
-            self.n_steps += 1
-            if self.n_steps > _STEPS_BEFORE_CAPTURE:
-                self.step = self._captured(index)
-                self.step(index)
-                return
-        self._optimize(index)
+        self.n_steps += 1
+        if self.device.type == "cuda" and self.sharing.size == 1 and self.n_steps > _STEPS_BEFORE_CAPTURE:
+            self.step = self._captured(index)
+            self.step(index)
+        else:
+            self._optimize(index)
 
     def _optimize(self, index: Tensor) -> None:
-        self.parameters.forget_gradients()
+        for parameter in self.parameters.parameters:
+            parameter.grad = None
         part = self.sharing.part(index)
         with self._autocast():
             loss = self.task.training_loss(part)
@@ -220,12 +221,12 @@ class _Run:
             return
         history = [asdict(record) for record in self.history]
         state = {"identity": self.identity(), "history": history}
-        Checkpoint.of(self.task.network, self.optimizer, self.best, state).write(self.folder)
+        write_checkpoint(self.folder, self.task.network, self.optimizer, self.best, state)
         with atomic_path(self.folder / LOG) as path:
             path.write_text("".join(json.dumps(record) + "\n" for record in history))
 
     def resume(self) -> bool:
-        checkpoint = None if self.folder is None else Checkpoint.read(self.folder, self.device)
+        checkpoint = None if self.folder is None else read_checkpoint(self.folder, self.device)
         if checkpoint is None:
             return False
         new, old = self.identity(), checkpoint.state["identity"]
@@ -252,11 +253,6 @@ class _FlatParameters:
             place = place[: parameter.numel()].view_as(parameter)
             parameter.data = place.copy_(parameter.detach())
         self.gaps = [self.vector.new_zeros(size - p.numel()) for size, p in zip(sizes, self.parameters, strict=True)]
-
-    def forget_gradients(self) -> None:
-        """Let the next gradients be those of one loss alone."""
-        for parameter in self.parameters:
-            parameter.grad = None
 
     def gather(self) -> Tensor:
         """Copy the gradients of the parameters into that of the vector, 0 where the loss does not depend on one."""
