@@ -145,7 +145,7 @@ def test_not_fitted_is_a_clear_error(name: str, sample: tuple[EventSet, EventSet
 @pytest.mark.parametrize("name", LEARNING)
 def test_it_finds_a_toy_anomaly(name: str, sample: tuple[EventSet, EventSet, EventSet]) -> None:
     """Events in which every object has become a photon, which background hardly has."""
-    from unmask.evaluation.metrics import roc_auc
+    from tests.evaluation.toy_scores import roc_auc
 
     detector = DETECTORS[name](1)
     if detector.max_epochs:

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from tests.detectors.odd_events import insert
+from tests.evaluation.toy_scores import roc_auc
 from unmask import load_sample
 from unmask.detectors.alterations import Alterations
 from unmask.detectors.contrast import ContrastDetector
 from unmask.errors import UsageError
-from unmask.evaluation.metrics import roc_auc
 from unmask.events.event_set import EventSet
 from unmask.study.results import write_detector_figures
 from unmask.training import TrainingSettings

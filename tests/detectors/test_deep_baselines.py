@@ -8,12 +8,12 @@ import numpy.typing as npt
 import pytest
 import torch
 
+from tests.evaluation.toy_scores import roc_auc
 from unmask import load_sample
 from unmask.detectors.ddd import DDDDetector, Distorter
 from unmask.detectors.deep_svdd import DeepSVDDDetector
 from unmask.detectors.drocc import DROCCDetector, DROCCTask
 from unmask.errors import TrainingError, UsageError
-from unmask.evaluation.metrics import roc_auc
 from unmask.events.event_set import EventSet
 from unmask.networks.event_network import BackboneName
 from unmask.networks.event_tensors import event_tensors
