@@ -16,7 +16,7 @@ from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import fingerprint_of
 from unmask.tokenizers.vqvae import VQVAETokenizer
 from unmask.tuning.results import best_settings, complete_trials, draw_figures, summary, write_settings
-from unmask.tuning.scan import Plan, Pruning, Scan, open_storage
+from unmask.tuning.scan import Plan, Scan, open_storage
 from unmask.workflow.settings import load_settings
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -46,7 +46,7 @@ def new_scan(folder: Path, tmp_path: Path, make_events: Callable[..., EventSet])
         padding: str = "predict",
         seed: int = 0,
         study_name: str | None = None,
-        pruning: Pruning = "median",
+        pruning: str = "median",
     ) -> Running:
         toml, changes = ("lut.toml", {"padding": padding}) if target == "detector" else ("vq.toml", {})
         plan = Plan(

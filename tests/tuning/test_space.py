@@ -5,10 +5,14 @@ import pytest
 
 from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.tokenizers.vqvae import VQVAETokenizer
-from unmask.tuning.space import SCHEDULES, SPACES, changes_for, suggest
+from unmask.tuning.space import SCHEDULES, SPACES, Range, changes_for, suggest
 from unmask.workflow.settings import load_settings, preset_names
 
 MASKED_TOKEN = [name for name in preset_names() if load_settings(name).detector["kind"] == MaskedTokenDetector.kind]
+
+
+def holds(value: object, entry: object) -> bool:
+    return entry.low <= value <= entry.high if isinstance(entry, Range) else value in entry
 
 
 @pytest.mark.parametrize("name", MASKED_TOKEN)
@@ -29,7 +33,7 @@ def test_every_published_value_can_be_found(name: str) -> None:
                 constant = {"training.schedule": training["schedule"]}
                 assert chosen in SCHEDULES.values() or constant in SCHEDULES.values()
             else:
-                assert (settings[table] if table else settings)[key] in entry, parameter
+                assert holds((settings[table] if table else settings)[key], entry), parameter
 
 
 @pytest.mark.parametrize(("target", "name"), [("tokenizer", "gluino-vq-850"), ("detector", "gluino-lut-456")])
@@ -40,7 +44,7 @@ def test_every_draw_can_be_trained(target: str, name: str) -> None:
     for _ in range(60):
         parameters = suggest(space, study.ask())
         for parameter, value in parameters.items():
-            assert value in space[parameter]
+            assert holds(value, space[parameter])
             drawn[parameter].add(value)
         changed = preset.with_changes(changes_for(target, parameters), {})
         if target == "detector":

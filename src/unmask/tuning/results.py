@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,13 +47,7 @@ def summary(study: optuna.Study, limit: int) -> dict[str, Any]:
 
 
 def draw_figures(study: optuna.Study, folder: Path, format_: str = "png") -> list[Path]:
-    """Draw Optuna's figures of losses, importances and parallel coordinates, and return their paths.
-
-    Raises
-    ------
-    UsageError
-        If fewer than three trials are complete.
-    """
+    """Draw Optuna's figures of losses, importances and parallel coordinates, and return their paths."""
     require("matplotlib", "plot")
     import matplotlib as mpl
     from matplotlib import pyplot as plt
@@ -64,35 +57,25 @@ def draw_figures(study: optuna.Study, folder: Path, format_: str = "png") -> lis
     n_complete = len(complete_trials(study))
     if n_complete < MIN_TRIALS:
         raise UsageError(f"study {study.study_name!r} has {n_complete} complete trials; figures need {MIN_TRIALS}")
-    loss = "validation loss (background)"
-    drawers: dict[str, Callable[[], object]] = {
-        "history": lambda: plots.plot_optimization_history(study, target_name=loss),
-        "importances": lambda: plots.plot_param_importances(study, evaluator=PedAnovaImportanceEvaluator()),
-        "parallel-coordinates": lambda: plots.plot_parallel_coordinate(study, target_name=loss),
-    }
+    loss = {"target_name": "validation loss (background)"}
     paths = []
     with mpl.rc_context(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Optuna calls its figures experimental
-        for name, draw in drawers.items():
-            draw()
-            figure = plt.gcf()
+        for name, draw, options in (
+            ("history", plots.plot_optimization_history, loss),
+            ("importances", plots.plot_param_importances, {"evaluator": PedAnovaImportanceEvaluator()}),
+            ("parallel-coordinates", plots.plot_parallel_coordinate, loss),
+        ):
+            draw(study, **options)
             paths.append(folder / f"{name}.{format_}")
             with atomic_path(paths[-1]) as scratch:
-                figure.savefig(scratch, bbox_inches="tight")
-            plt.close(figure)
+                plt.savefig(scratch, bbox_inches="tight")
+            plt.close()
     return paths
 
 
 def best_settings(study: optuna.Study, number: int | None = None) -> Settings:
-    """Settings of the scan with the hyper-parameters of its best trial, or of trial ``number``.
-
-    The number of epochs stays that of the settings.
-
-    Raises
-    ------
-    UsageError
-        If no trial is complete, or there is no such one.
-    """
+    """Settings of the scan, and its number of epochs, with the hyper-parameters of its best trial or of ``number``."""
     trials = complete_trials(study)
     if not trials:
         raise UsageError(f"study {study.study_name!r} has no complete trial yet")
@@ -101,10 +84,8 @@ def best_settings(study: optuna.Study, number: int | None = None) -> Settings:
         raise UsageError(f"study {study.study_name!r} has no complete trial {number}; the best is {trials[0].number}")
     trial, plan = chosen[0], Plan.of(study)
     best = plan.settings.with_changes(changes_for(plan.target, trial.params), {})
-    description = (
-        f"{best.name} with the {plan.target} of trial {trial.number} of study {study.study_name}: "
-        f"validation loss {trial.value:.5g}"
-    )
+    origin = f"the {plan.target} of trial {trial.number} of study {study.study_name}"
+    description = f"{best.name} with {origin}: validation loss {trial.value:.5g}"
     return replace(best, name=f"{best.name}-tuned", description=description)
 
 

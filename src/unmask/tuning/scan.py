@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import optuna
 import sqlalchemy as sql
@@ -22,12 +21,11 @@ from unmask.events.event_set import EventSet
 from unmask.fitted import EpochRecord, Reporter, check_background
 from unmask.tokenizers import Tokenizer
 from unmask.training import derive_seed
-from unmask.tuning.space import SPACES, Target, changes_for, describe, suggest
+from unmask.tuning.space import SPACES, Target, changes_for, suggest
 from unmask.workflow.fit import fit_detector, fit_tokenizer
 from unmask.workflow.settings import Settings, load_settings, preset_names
 
-Pruning = Literal["median", "hyperband", "none"]
-PRUNERS: dict[Pruning, Callable[[], optuna.pruners.BasePruner]] = {
+PRUNERS: dict[str, Callable[[], optuna.pruners.BasePruner]] = {
     "median": lambda: optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2),
     "hyperband": optuna.pruners.HyperbandPruner,
     "none": optuna.pruners.NopPruner,
@@ -62,12 +60,8 @@ class Plan:
 
     def check(self) -> None:
         """Refuse settings that have nothing to tune."""
-        name, kind, detector = (
-            self.settings.name,
-            self.settings.tokenizer.get("kind"),
-            self.settings.detector.get("kind"),
-        )
-        given, needed = (kind, "vqvae") if self.target == "tokenizer" else (detector, "masked-token")
+        name, needed = self.settings.name, {"tokenizer": "vqvae", "detector": "masked-token"}[self.target]
+        given = getattr(self.settings, self.target).get("kind")
         if given != needed:
             presets = map(load_settings, preset_names())
             choices = [each.name for each in presets if getattr(each, self.target).get("kind") == needed]
@@ -75,20 +69,15 @@ class Plan:
                 f"preset {name} has {f'a {given}' if given else 'no'} {self.target}; only a {needed} one can be tuned: "
                 f"{', '.join(choices)}"
             )
-        if self.target == "detector" and kind == "vqvae" and self.tokenizer is None:
+        if self.target == "detector" and self.settings.tokenizer.get("kind") == "vqvae" and self.tokenizer is None:
             raise UsageError(
                 f"preset {name} has a VQ-VAE, which all trials must share: fit it first (unmask tokenizer fit "
                 f"--preset {name} ...) and give its folder with --tokenizer"
             )
 
-    @property
-    def study_name(self) -> str:
-        """Default name of the study."""
-        return f"{self.target}-{self.settings.name}"
-
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON gives it back: tuples become lists."""
-        stored: dict[str, Any] = json.loads(json.dumps(asdict(self) | {"space": describe(SPACES[self.target])}))
+        stored: dict[str, Any] = json.loads(json.dumps(asdict(self) | {"space": SPACES[self.target]}, default=asdict))
         return stored
 
     @classmethod
@@ -102,15 +91,7 @@ class Plan:
 
 
 def open_storage(where: str, *, must_exist: bool = False) -> optuna.storages.BaseStorage:
-    """Open a journal file, or a database by its SQLAlchemy URL (``postgresql+psycopg://user@host/name``).
-
-    Raises
-    ------
-    UnmaskError
-        If the database cannot be reached, or its driver is not installed.
-    BadDataError
-        If the journal is not one, or does not exist although it must.
-    """
+    """Open a journal file, or a database by its SQLAlchemy URL (``postgresql+psycopg://user@host/name``)."""
     if "://" in where:
         try:
             with storage_errors():
@@ -176,15 +157,9 @@ class Scan:
     device: str = "auto"
 
     def study(
-        self, storage: optuna.storages.BaseStorage, name: str | None = None, pruning: Pruning = "median"
+        self, storage: optuna.storages.BaseStorage, name: str | None = None, pruning: str = "median"
     ) -> optuna.Study:
-        """Begin the study of this scan, or join it.
-
-        Raises
-        ------
-        UsageError
-            If the study is of another scan, or there is signal among the events.
-        """
+        """Begin the study of this scan, or join it; one of another scan is refused."""
         self.plan.check()
         for events in (self.train, self.validation):
             check_background(events)
@@ -192,7 +167,7 @@ class Scan:
                 raise UsageError("training and validation events are both needed; one of them has none")
         study = optuna.create_study(
             storage=storage,
-            study_name=name or self.plan.study_name,
+            study_name=name or f"{self.plan.target}-{self.plan.settings.name}",
             sampler=TrialSeededSampler(self.seed),
             pruner=PRUNERS[pruning](),
             load_if_exists=True,
@@ -219,35 +194,28 @@ class Scan:
 
     def _train(self, trial: optuna.Trial) -> float:
         started, events = time.perf_counter(), (self.train, self.validation)
-        settings = self._settings(suggest(SPACES[self.plan.target], trial))
-        watch = partial(_watch, trial)
+        plan, shared = self.plan, {"seed": derive_seed(self.seed, "tuning"), "device": self.device}
+        if plan.max_epochs is not None:
+            shared["max_epochs"] = plan.max_epochs
+        changes = changes_for(plan.target, suggest(SPACES[plan.target], trial))
+        settings = plan.settings.with_changes(changes, shared)
+
+        def watch(_title: str, max_epochs: int) -> AbstractContextManager[Reporter]:
+            return nullcontext(_TrialReporter(trial, max_epochs))
+
         try:
             model = (
                 fit_tokenizer(settings, *events, watch=watch)
-                if self.plan.target == "tokenizer"
+                if plan.target == "tokenizer"
                 else fit_detector(settings, *events, tokenizer=self.tokenizer, watch=watch)
             )
-        except (optuna.TrialPruned, TrainingError) as error:  # worse than others; NaN or infinite
-            trial.set_user_attr("reason", str(error))
-            raise optuna.TrialPruned from error
-        except torch.cuda.OutOfMemoryError as error:
-            trial.set_user_attr("reason", "out of GPU memory")
+        except (optuna.TrialPruned, TrainingError, torch.cuda.OutOfMemoryError) as error:
+            out_of_memory = isinstance(error, torch.cuda.OutOfMemoryError)
+            trial.set_user_attr("reason", "out of GPU memory" if out_of_memory else str(error))
             raise optuna.TrialPruned from error
         finally:
             trial.set_user_attr("seconds", round(time.perf_counter() - started, 3))
         return min(record.validation_loss for record in model.history_ or [])
-
-    def _settings(self, parameters: Mapping[str, Any]) -> Settings:
-        """The settings of a trial."""
-        shared: dict[str, Any] = {"seed": derive_seed(self.seed, "tuning"), "device": self.device}
-        if self.plan.max_epochs is not None:
-            shared["max_epochs"] = self.plan.max_epochs
-        return self.plan.settings.with_changes(changes_for(self.plan.target, parameters), shared)
-
-
-@contextmanager
-def _watch(trial: optuna.Trial, _title: str, max_epochs: int) -> Iterator[Reporter]:
-    yield _TrialReporter(trial, max_epochs)
 
 
 class _TrialReporter(Reporter):

@@ -8,17 +8,15 @@ model how they depend on each other.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from optuna import Trial
 
 from unmask.networks.transformer import POSITIONS
 from unmask.workflow.settings import nested
 
-if TYPE_CHECKING:
-    from optuna import Trial
-
 Target = Literal["tokenizer", "detector"]
-TARGETS: tuple[Target, ...] = get_args(Target)
 
 
 @dataclass(frozen=True)
@@ -29,26 +27,18 @@ class Range:
     high: float
     log: bool = False
 
-    def __contains__(self, value: Any) -> bool:
-        return bool(self.low <= value <= self.high)
-
 
 #: By name a range, or the choices.
 Space = Mapping[str, Range | tuple[str | int | float, ...]]
 
 #: Settings of each choice of ``training.schedule``: the published warm-ups and lengths.
-SCHEDULES: dict[str, dict[str, Any]] = {
-    "constant": {"training.schedule": "constant"},
-    "warmup-cosine 1000/10000": {
+SCHEDULES: dict[str, dict[str, Any]] = {"constant": {"training.schedule": "constant"}} | {
+    f"warmup-cosine {warmup}/{total}": {
         "training.schedule": "warmup-cosine",
-        "training.warmup_steps": 1_000,
-        "training.total_steps": 10_000,
-    },
-    "warmup-cosine 2000/20000": {
-        "training.schedule": "warmup-cosine",
-        "training.warmup_steps": 2_000,
-        "training.total_steps": 20_000,
-    },
+        "training.warmup_steps": warmup,
+        "training.total_steps": total,
+    }
+    for warmup, total in ((1_000, 10_000), (2_000, 20_000))
 }
 
 #: Settings by name, with a dot for those within a table, as in ``--set`` and in presets.
@@ -85,11 +75,6 @@ def suggest(space: Space, trial: Trial) -> dict[str, Any]:
         else:
             drawn[name] = trial.suggest_float(name, entry.low, entry.high, log=entry.log)
     return drawn
-
-
-def describe(space: Space) -> dict[str, Any]:
-    """Describe the space as JSON, by which a study is recognized."""
-    return {name: entry if isinstance(entry, tuple) else asdict(entry) for name, entry in space.items()}
 
 
 def changes_for(target: Target, parameters: Mapping[str, Any]) -> dict[str, Any]:
