@@ -242,9 +242,9 @@ def test_files_are_read_once_and_events_scored_once_per_detector(
     expected = Counter([*once, *2 * ["read events/data.parquet"], *2 * scored, "evaluate"])
     assert Counter(calls) == expected
     # The plan names the same.
-    assert [path.name for each in planned for path in each.stage.reads] == [f"{name}.parquet" for name in
+    assert [path.name for stage, _ in planned for path in stage.reads] == [f"{name}.parquet" for name in
         ("background", "light", "data")]  # fmt: skip
-    assert sum(len(each.stage.scores) for each in planned) == len(2 * scored)
+    assert sum(len(stage.scores) for stage, _ in planned) == len(2 * scored)
 
 
 def test_a_second_call_does_nothing(out: Path, many_signals: StudyFiles) -> None:
@@ -261,7 +261,7 @@ def test_only_what_is_missing_or_changed_is_done_again(
     out = shutil.copytree(out, tmp_path / out.name)
 
     def to_do(run: StudyRun) -> list[str]:
-        return [each.stage.name for each in plan(run.stages, run.ledger) if each.why]
+        return [stage.name for stage, why in plan(run.stages, run.ledger) if why]
 
     assert to_do(new_run(out, many_signals)[0]) == []
     (out / "scores" / "masked-token.parquet").unlink()
@@ -284,7 +284,7 @@ def test_a_changed_style_draws_again_and_does_no_more(out: Path, many_signals: S
     drawn = [out / "figures" / "masked-token" / f"{name}.svg" for name in ("training", "type-losses", "code-usage")]
     before = [path.read_text() for path in drawn]
     run, _ = new_run(out, many_signals, style="atlas")
-    again = [each.stage for each in plan(run.stages, run.ledger) if each.why]
+    again = [stage for stage, why in plan(run.stages, run.ledger) if why]
     assert [stage.name for stage in again] == ["figures masked-token", "results", "report"]
     again[0].make()
     # The styles of the experiments have text as outlines, the plain one as text.
@@ -313,7 +313,7 @@ def test_what_another_version_made_is_made_again(
 ) -> None:
     def to_do() -> list[str]:
         run = new_run(out, many_signals)[0]
-        return [each.stage.name for each in plan(run.stages, run.ledger) if each.why]
+        return [stage.name for stage, why in plan(run.stages, run.ledger) if why]
 
     monkeypatch.setattr(runner, "version", lambda _: "99.0")
     assert to_do() == ["figures masked-token", "results", "report"]  # nothing is trained again for a new package

@@ -53,7 +53,7 @@ class Kitchen:
         return list(self.made)
 
     def reasons(self) -> dict[str, str | None]:
-        return {each.stage.name: each.why for each in plan(self.stages(), Ledger(self.root))}
+        return {stage.name: why for stage, why in plan(self.stages(), Ledger(self.root))}
 
 
 @pytest.fixture
@@ -155,8 +155,8 @@ from pathlib import Path
 from unmask.study.stages import Ledger, Stage, StudyReporter, run_stages
 root, name, seconds = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
 class Reporter(StudyReporter):
-    def stage_waits(self, stage, why):
-        print("waits", stage.name, why, flush=True)
+    def note(self, text):
+        print(text, flush=True)
 def make(what, seconds):
     def cook():
         print("makes", what, flush=True)
@@ -195,7 +195,7 @@ def test_a_process_waits_for_a_stage_that_another_makes(cook: Callable[[str, flo
     first = cook("soup", 2)
     assert line_of(first) == "makes stock"
     second = cook("sauce", 2)
-    assert line_of(second) == "waits stock waiting for another process that makes this"
+    assert line_of(second) == "stock: waiting for another process that makes this"
     assert second.communicate(timeout=60)[0].splitlines() == ["makes sauce", "done"]
     assert first.communicate(timeout=60)[0].splitlines() == ["makes soup", "done"]
     assert cook("sauce", 0).communicate(timeout=60)[0].splitlines() == ["done"]
@@ -205,7 +205,7 @@ def test_nobody_waits_for_a_process_that_was_killed(cook: Callable[[str, float],
     first = cook("soup", 60)
     assert line_of(first) == "makes stock"
     second = cook("sauce", 0)
-    assert line_of(second).startswith("waits stock")
+    assert line_of(second).startswith("stock: waiting")
     first.kill()
     assert second.communicate(timeout=60)[0].splitlines() == ["makes stock", "makes sauce", "done"]
 
@@ -235,8 +235,8 @@ def test_without_locks_the_work_is_done_and_it_is_said(
     told: list[str] = []
 
     class Listener(StudyReporter):
-        def stage_waits(self, stage: Stage, why: str) -> None:
-            told.append(why)
+        def note(self, text: str) -> None:
+            told.append(text)
 
     assert len(run_stages(kitchen.stages()[:1], Ledger(tmp_path), Listener())) == 1
-    assert told == ["no lock (No locks available): nothing keeps another process from doing the same"]
+    assert told == ["water: no lock (No locks available): nothing keeps another process from doing the same"]

@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from unmask.cli.console import err, note, progress_bar
-from unmask.errors import UnmaskError
 from unmask.fitted import EpochRecord, Reporter
 from unmask.study.stages import Stage, StudyReporter
 
@@ -70,12 +69,6 @@ class StudyProgress(StudyReporter):
     def stage_started(self, stage: Stage) -> None:
         if err.is_terminal:
             err.print(f"{stage.name} ...", end="\r", markup=False, highlight=False)
-
-    def stage_waits(self, stage: Stage, why: str) -> None:
-        note(f"{stage.name}: {why}")
-
-    def stage_failed(self, stage: Stage, error: UnmaskError) -> None:
-        note(f"{stage.name} failed: {error}")
 
     def note(self, text: str) -> None:
         note(text)

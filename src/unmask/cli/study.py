@@ -16,7 +16,7 @@ from unmask.errors import UsageError
 
 if TYPE_CHECKING:
     from unmask.study.run import StudyRun
-    from unmask.study.stages import Planned
+    from unmask.study.stages import Ledger, Stage
     from unmask.workflow.sources import Sources
 
 app = typer.Typer(no_args_is_help=True, help="From event files to a report in one command.")
@@ -90,9 +90,10 @@ def run(
     of_sample = " (bundled sample; full data: --benchmark-dir DIR)" if study and not benchmark_dir else ""
     note(f"{chosen.description[:1].upper()}{chosen.description[1:]}{of_sample}")
     if dry_run:
-        show_table(f"stages of the study in {out}", ("stage", "state", "reads or scores"), _rows(current, planned))
+        rows = [_row(stage, why, current.ledger) for stage, why in planned]
+        show_table(f"stages of the study in {out}", ("stage", "state", "reads or scores"), rows)
         return
-    n_done = sum(each.why is None for each in planned)
+    n_done = sum(why is None for _, why in planned)
     if n_done == len(planned):
         note("all is done; nothing has changed")
     elif n_done:
@@ -106,20 +107,12 @@ def run(
     show(f"Report: {out / 'report.html'}")
 
 
-def _rows(current: StudyRun, planned: list[Planned]) -> list[tuple[str, str, str]]:
-    rows = []
-    for each in planned:
-        stage = each.stage
-        work = [f"reads {path.name}" for path in stage.reads] + [f"scores {path.stem} events" for path in stage.scores]
-        rows.append((stage.name, _state(current, each), ", ".join(work) if each.why else ""))
-    return rows
-
-
-def _state(current: StudyRun, planned: Planned) -> str:
-    if planned.why is None:
-        made_by = (current.ledger.record(planned.stage) or {}).get("unmask")
-        return f"done (by unmask {made_by})" if made_by not in (None, version("unmask")) else "done"
-    return f"goes on ({planned.why})" if current.ledger.can_continue(planned.stage) else f"to do ({planned.why})"
+def _row(stage: Stage, why: str | None, ledger: Ledger) -> tuple[str, str, str]:
+    if why is None:
+        made_by = (ledger.record(stage) or {}).get("unmask", version("unmask"))
+        return stage.name, "done" if made_by == version("unmask") else f"done (by unmask {made_by})", ""
+    work = [f"reads {path.name}" for path in stage.reads] + [f"scores {path.stem} events" for path in stage.scores]
+    return stage.name, f"{'goes on' if ledger.can_continue(stage) else 'to do'} ({why})", ", ".join(work)
 
 
 def _show_thresholds(current: StudyRun) -> None:

@@ -28,16 +28,9 @@ MIN_EVENTS = 110
 
 @dataclass(frozen=True)
 class StudyFiles:
-    """Files by what they hold.
+    """Files by what they hold: known background, signals to test with, and events without labels to search.
 
-    Attributes
-    ----------
-    background
-        Known background; its ``signal_process`` names those that are signal, where the files hold both.
-    signal
-        Signals to test with.
-    data
-        Events without labels, to search.
+    ``background.signal_process`` names the processes that are signal, where files hold both.
     """
 
     background: Sources
@@ -63,15 +56,8 @@ class StudyFiles:
 def write_background(sources: Sources, folder: Path, among: Sequence[Path], seed: int, reporter: StudyReporter) -> None:
     """Split background into ``train.parquet``, ``validation.parquet`` and ``test.parquet`` of ``folder``.
 
-    Signal among the background files goes to the file ``among``, if one is given.
-
-    Raises
-    ------
-    UsageError
-        If events are labeled signal.
-    BadDataError
-        If there are too few events, or weights make too few of them, or many validation or test events are training
-        events too.
+    Signal among the background files goes to the file ``among``, or is an error if none is given. It is an error too if
+    there are too few events, also by their weights, or many validation or test events are training events.
     """
     splitter = Splitter(seed=seed)
     known: list[list[npt.NDArray[np.uint64]]] = [[] for _ in SPLITS]
@@ -101,9 +87,9 @@ def write_background(sources: Sources, folder: Path, among: Sequence[Path], seed
                 f"{sum(n_events):,} background events are too few: of every ten one is for validation and one for the "
                 f"test, and {MIN_EVENTS} are needed of each"
             )
-        by_split = {name: np.concatenate(parts) for name, parts in zip(SPLITS, weights, strict=True)}
-        _check_weights({f"{name} background": weight for name, weight in by_split.items()}, reporter)
-        n_validation = n_effective(by_split["validation"])
+        by_split = {f"{name} background": np.concatenate(some) for name, some in zip(SPLITS, weights, strict=True)}
+        _check_weights(by_split, reporter)
+        n_validation = n_effective(by_split["validation background"])
         if n_validation < MIN_EVENTS:
             raise BadDataError(
                 f"{sum(n_events):,} background events are too few: with their weights the validation events count as "
@@ -117,14 +103,8 @@ def write_background(sources: Sources, folder: Path, among: Sequence[Path], seed
 def write_signal(sources: Sources, path: Path, among: Sequence[Path], train: EventSet, reporter: StudyReporter) -> None:
     """Write all signal events to ``path``: those ``among`` the background files, and those of files of their own.
 
-    A signal keeps its process names, unless another file has the same; then it is named as its file.
-
-    Raises
-    ------
-    UsageError
-        If events are labeled background.
-    BadDataError
-        If many of the events are training events too, or repeated, or weights do not add up to a positive number.
+    A signal keeps its process names, unless another file has the same; then it is named as its file. It is an error if
+    many of the events are training events too, or repeated, or weights do not add up to a positive number.
     """
     chunks = {"signal of the study": [read_events(list(among))]} if among else {}
     for file, events in _stream(sources, reporter):

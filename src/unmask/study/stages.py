@@ -14,20 +14,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
 from unmask.artifacts import Json, atomic_path, sha256_of_file
 from unmask.errors import UnmaskError
+from unmask.fitted import Reporter
 from unmask.workflow.fit import unwatched
 from unmask.workflow.sources import no_bar
-
-if TYPE_CHECKING:
-    from unmask.fitted import Reporter
 
 RECORDS = "stages"
 _HASHES = "hashes.json"
@@ -72,10 +68,6 @@ class StudyReporter:
 
     def stage_started(self, stage: Stage) -> None: ...
 
-    def stage_waits(self, stage: Stage, why: str) -> None: ...
-
-    def stage_failed(self, stage: Stage, error: UnmaskError) -> None: ...
-
     def note(self, text: str) -> None: ...
 
     def bar(self, text: str) -> AbstractContextManager[Callable[[float], None]]:
@@ -111,9 +103,8 @@ class Ledger:
 
     def key(self, stage: Stage) -> str:
         """Hash all that a stage's outputs depend on."""
-        content: list[Json] = [stage.settings, self._digests(stage.inputs)]
-        if stage.version is not None:
-            content.append(stage.version)
+        code = [] if stage.version is None else [stage.version]
+        content = [stage.settings, self._digests(stage.inputs), *code]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def record(self, stage: Stage) -> dict[str, Json] | None:
@@ -159,18 +150,18 @@ class Ledger:
         _write_json(self.folder / _HASHES, self._hashes)
 
     @contextmanager
-    def lock(self, stage: Stage, on_wait: Callable[[str], None]) -> Iterator[None]:
-        """Keep other processes from making the same stage; ``on_wait`` is called with the reason to wait."""
+    def lock(self, stage: Stage, note: Callable[[str], None]) -> Iterator[None]:
+        """Keep other processes from making the same stage."""
         path = self._place(stage).with_suffix(".lock")
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path)
         try:
             lock.acquire(blocking=False)
         except Timeout:
-            on_wait("waiting for another process that makes this")
+            note(f"{stage.name}: waiting for another process that makes this")
             lock.acquire()
         except OSError as error:
-            on_wait(f"no lock ({error.strerror}): nothing keeps another process from doing the same")
+            note(f"{stage.name}: no lock ({error.strerror}): nothing keeps another process from doing the same")
         try:
             yield
         finally:
@@ -183,16 +174,8 @@ class Ledger:
         return self.folder / f"{stage.name.replace(' ', '-')}.json"
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A stage, and why it must be done; None if it need not be."""
-
-    stage: Stage
-    why: str | None
-
-
-def plan(stages: Sequence[Stage], ledger: Ledger) -> list[Planned]:
-    """List why stages must be done, in their order; what depends on one of them must be done too."""
+def plan(stages: Sequence[Stage], ledger: Ledger) -> list[tuple[Stage, str | None]]:
+    """List stages, and why they must be done or None; what depends on one of them must be done too."""
     planned, coming = [], set[Path]()
     for stage in stages:
         why = ledger.why_not_done(stage)
@@ -200,23 +183,17 @@ def plan(stages: Sequence[Stage], ledger: Ledger) -> list[Planned]:
             why = "an input is made again"
         if why is not None:
             coming.update(stage.outputs)
-        planned.append(Planned(stage, why))
+        planned.append((stage, why))
     return planned
 
 
 def run_stages(stages: Sequence[Stage], ledger: Ledger, reporter: StudyReporter) -> list[Stage]:
     """Do what is missing or has changed, in the order of the stages, and return what was done.
 
-    After a failure all stages are done that do not depend on it, unless it concerns the user's files.
-
-    Raises
-    ------
-    UnmaskError
-        The error of the stage that failed, after all else is done; or one that names all that failed.
+    After a failure all stages are done that do not depend on it, unless it concerns the user's files; then its error
+    is raised, or one that names all stages that failed.
     """
-    done: list[Stage] = []
-    failed: dict[str, UnmaskError] = {}
-    lost: set[Path] = set()
+    done, failed, lost = [], dict[str, UnmaskError](), set[Path]()
     made_by = {path: stage for stage in stages for path in stage.outputs}
     for stage in stages:
         if lost.intersection(stage.inputs):
@@ -225,7 +202,7 @@ def run_stages(stages: Sequence[Stage], ledger: Ledger, reporter: StudyReporter)
         if ledger.why_not_done(stage) is None:
             continue
         try:
-            with ledger.lock(stage, partial(reporter.stage_waits, stage)):
+            with ledger.lock(stage, reporter.note):
                 if ledger.why_not_done(stage) is None:  # another process has made it meanwhile
                     continue
                 reporter.stage_started(stage)
@@ -235,7 +212,7 @@ def run_stages(stages: Sequence[Stage], ledger: Ledger, reporter: StudyReporter)
         except UnmaskError as error:
             if stage.stops_all:
                 raise
-            reporter.stage_failed(stage, error)
+            reporter.note(f"{stage.name} failed: {error}")
             failed[stage.name] = error
             lost.update(stage.outputs)
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from unmask import fitted
 from unmask.detectors import Detector
@@ -18,11 +18,8 @@ from unmask.tokenizers import Tokenizer
 from unmask.workflow.settings import Settings, load_settings
 from unmask.workflow.sources import Bar, Sources, no_bar
 
-if TYPE_CHECKING:
-    from unmask.fitted import Reporter
-
 #: Shows a training: called with its title and its epochs at most, for a reporter of its progress.
-Watch = Callable[[str, int], AbstractContextManager["Reporter | None"]]
+Watch = Callable[[str, int], AbstractContextManager[fitted.Reporter | None]]
 
 
 def unwatched(_title: str, _max_epochs: int) -> AbstractContextManager[None]:
