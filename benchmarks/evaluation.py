@@ -5,12 +5,12 @@ from __future__ import annotations
 import tempfile
 
 import numpy as np
+from unmask.evaluation.untrained import untrained_scores
 
 from benchmarks.timing import best_times
 from unmask.evaluation.evaluate import ALL_SIGNAL, Evaluation, evaluate
 from unmask.evaluation.metrics import measure
 from unmask.evaluation.roc import RankedScores
-from unmask.evaluation.untrained import untrained_scores
 from unmask.events.columns import Names
 from unmask.report.score_figures import write_score_figures
 from unmask.scores.score_table import Scores

@@ -17,9 +17,9 @@ from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.evaluate import AUC, EPS_B, EPS_S, MAIN, Evaluation, evaluate
 from unmask.evaluation.metrics import measure
 from unmask.evaluation.roc import RankedScores
-from unmask.evaluation.untrained import FISHER, MIN_P, RANDOM, untrained_scores
 from unmask.events.columns import Names
 from unmask.report.tables import leaderboard, result_files
+from unmask.scores.combination import FISHER, MIN_P, RANDOM, untrained_scores
 from unmask.scores.score_table import COLUMNS, Scores
 
 UNTRAINED = [*(observable.label for observable in COLUMNS.values()), FISHER, MIN_P, RANDOM]

@@ -57,8 +57,8 @@ import numpy as np
 import pytest
 from unmask import load_sample
 from unmask.detectors.trivial import TrivialDetector
-from unmask.evaluation.untrained import untrained_scores
 from unmask.events.summary import summarize
+from unmask.scores.combination import untrained_scores
 from unmask.report.other_figures import draw_events
 from unmask.scores.score_table import Scores
 events = load_sample("gluino")[::50]

@@ -16,8 +16,8 @@ from unmask.evaluation.intervals import Difference
 from unmask.evaluation.metrics import BACKGROUND_EFFICIENCIES, SIGNAL_EFFICIENCY, Metrics, measure
 from unmask.evaluation.roc import RankedScores, check_scores
 from unmask.evaluation.table import Cell, Row, Table
-from unmask.evaluation.untrained import RANDOM, untrained_scores
 from unmask.events.event_set import BACKGROUND, SIGNAL, UNKNOWN
+from unmask.scores.combination import RANDOM, untrained_scores
 from unmask.scores.intervals import CONFIDENCE
 from unmask.scores.score_table import COLUMNS, Scores, align
 

@@ -56,16 +56,10 @@ class Calibration:
 
     Attributes
     ----------
-    survival
-        P(score >= s) of the background.
     threshold
         Events with this score or more are flagged; their p-values are at most ``target``.
-    target
-        The background efficiency that was asked for.
-    measured
-        Background efficiency of the threshold on the calibration events.
-    scored_by
-        Model of the scores.
+    target, measured
+        The background efficiency that was asked for, and that of the threshold on the calibration events.
     event_key
         Keys of the calibration events (n_events,), sorted.
     """
@@ -214,10 +208,8 @@ class Flagged:
     ----------
     n_events, weight
         Number and sum of weights of all events, flagged or not.
-    n_known
-        Number of all events that are calibration events too.
-    n_trained_on
-        Number of all events that the detector has learned from, as far as that is known.
+    n_known, n_trained_on
+        Number of all events that are calibration events too, and that the detector is known to have learned from.
     """
 
     scores: Scores

@@ -1,17 +1,24 @@
-"""Combination of several scores of the same events: their p-values in background, combined by a rule."""
+"""Scores from the p-values of others: several detectors combined, and untrained baselines from observables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from unmask.errors import BadDataError, UsageError, nearest
 from unmask.events.event_set import BACKGROUND, SIGNAL
 from unmask.events.fingerprints import is_leak
-from unmask.scores.p_values import COMBINE, BackgroundTail, Rule
-from unmask.scores.score_table import Scores, align
+from unmask.scores.p_values import COMBINE, Array, BackgroundTail, Rule, p_values
+from unmask.scores.score_table import COLUMNS, Scores, align
+
+#: Names of untrained scores that are not observables.
+FISHER = "observables, Fisher"
+MIN_P = "observables, min p"
+RANDOM = "random"
 
 
 def combine(
@@ -74,3 +81,34 @@ def _tail(name: str, background: Scores, scores: Scores) -> BackgroundTail:
                 "events"
             )
     return BackgroundTail.of(background.score)
+
+
+def untrained_scores(
+    observables: Mapping[str, npt.NDArray[Any]],
+    is_background: npt.NDArray[np.bool_],
+    weight: Array,
+    event_key: npt.NDArray[np.int64],
+    *,
+    seed: int = 0,
+) -> dict[str, Array]:
+    """Baseline scores by name, from the observables that are known, by their columns.
+
+    For the combinations each observable becomes its p-value in the background of the same events: that is what a search
+    would take from its control region, and it knows nothing of the signal. Chance is that of the event (``event_key``,
+    see :class:`Scores`) and the ``seed``: no order of the events, and no other event, changes it.
+    """
+    scores = {COLUMNS[name].label: np.asarray(observables[name], np.float64) for name in COLUMNS if name in observables}
+    combined = [scores[one.label] for one in COLUMNS.values() if one.is_combined and one.label in scores]
+    if combined:
+        p = [p_values(values[is_background], values, weight[is_background]) for values in combined]
+        minus_log_p = -np.log(p)
+        scores |= {FISHER: COMBINE["product"](minus_log_p), MIN_P: COMBINE["or"](minus_log_p)}
+    return scores | {RANDOM: _random_numbers(event_key, seed)}
+
+
+def _random_numbers(event_key: npt.NDArray[np.int64], seed: int) -> Array:
+    """Numbers from 0 to 1 that look random, each made of a key and the seed: the finalizer of SplitMix64."""
+    mixed = event_key.astype(np.uint64) + np.random.default_rng(seed).integers(0, 1 << 63, dtype=np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray((mixed ^ (mixed >> np.uint64(31))) / 2.0**64, np.float64)

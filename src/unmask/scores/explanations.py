@@ -37,10 +37,8 @@ class TokenExplanation:
         A short name ("b-jet", "MET") and a full description.
     token_loss
         Minus the logarithm of ``probability``.
-    observed
-        The token in brief, and the probability of all tokens of that description.
-    expected
-        The most probable tokens in brief, most probable first.
+    observed, expected
+        The token in brief, and the most probable ones, each with the probability of all tokens of that description.
     object
         Index of the object that it stands for; None for other tokens.
     """

@@ -74,13 +74,7 @@ def variance_of_efficiency(efficiency: Any, square_inside: Any, square: Any) -> 
 
 
 def check_finite(values: npt.NDArray[np.float64], name: str = "scores") -> None:
-    """Refuse NaN and infinity.
-
-    Raises
-    ------
-    BadDataError
-        If there are any.
-    """
+    """Refuse NaN and infinity with a :class:`BadDataError`."""
     n_bad = np.count_nonzero(~np.isfinite(values))
     if n_bad:
         raise BadDataError(f"{n_bad:,} of {len(values):,} {name} are NaN or infinite")

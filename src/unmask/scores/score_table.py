@@ -133,7 +133,7 @@ def align(scores: Scores, reference: Scores, *, name: str, reference_name: str) 
         If they hold other events, known by their observables too, or other labels or weights of them.
     """
     both, fix = f"{name} and {reference_name}", "score the same files with both, or evaluate them one by one"
-    keys, reference_keys = _keys(scores, reference)
+    keys, reference_keys = scores.event_key, reference.event_key
     order, reference_order = (np.argsort(each, kind="stable") for each in (keys, reference_keys))
     if not np.array_equal(keys[order], reference_keys[reference_order]):
         n_missing = np.count_nonzero(~np.isin(reference_keys, keys))
@@ -150,23 +150,13 @@ def align(scores: Scores, reference: Scores, *, name: str, reference_name: str) 
             raise BadDataError(f"{both}: the {column} of {n_other:,} events is not the same in both")
     columns, others = aligned.observables or {}, reference.observables or {}
     for column in columns.keys() & others.keys():
-        one, other = (np.asarray(each[column], np.float64) for each in (columns, others))
-        n_other = np.count_nonzero((one != other) & ~(np.isnan(one) & np.isnan(other)))
+        n_other = np.count_nonzero(~np.isclose(columns[column], others[column], rtol=0, atol=0, equal_nan=True))
         if n_other:
             raise BadDataError(
                 f"{both} hold scores of different events ({n_other:,} of {len(reference):,} have the same file name "
                 f"and row but another {COLUMNS[column].label}): {fix}"
             )
     return aligned
-
-
-def _keys(*each: Scores) -> list[npt.NDArray[np.int64]]:
-    """A number for every (file, row), the same in all of the scores."""
-    files = Names.concatenate([scores.file_names for scores in each])
-    # The place among all rows: event ids, of any size and sign, may stand for rows.
-    values, rows = np.unique(np.concatenate([scores.row for scores in each]), return_inverse=True)
-    keys = files.code.astype(np.int64) * len(values) + rows
-    return np.split(keys, np.cumsum([len(scores) for scores in each])[:-1])
 
 
 def write_scores(path: str | Path, parts: Iterable[Scores], *, provenance: dict[str, Json] | None = None) -> int:

@@ -10,7 +10,6 @@ from unmask.artifacts import atomic_path
 from unmask.detectors import Detector, load_detector
 from unmask.evaluation.evaluate import AUC, EPS_S, MAIN, Evaluation
 from unmask.evaluation.table import Cell, Row, Table
-from unmask.evaluation.untrained import FISHER
 from unmask.events.event_set import BACKGROUND, SIGNAL, EventSet
 from unmask.report.other_figures import draw_events, draw_training, draw_type_losses
 from unmask.report.page import Figure, write_report
@@ -18,6 +17,7 @@ from unmask.report.runs import Run
 from unmask.report.score_figures import write_score_figures
 from unmask.report.style import FORMATS, Style, svg_element, write_drawings
 from unmask.report.tables import markdown_document, result_files
+from unmask.scores.combination import FISHER
 from unmask.scores.score_table import Scores
 from unmask.study.published import Study
 from unmask.study.token_drawings import token_drawings, token_types
