@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 
 import numpy as np
-from unmask.evaluation.untrained import untrained_scores
 
 from benchmarks.timing import best_times
 from unmask.evaluation.evaluate import ALL_SIGNAL, Evaluation, evaluate
@@ -13,6 +12,7 @@ from unmask.evaluation.metrics import measure
 from unmask.evaluation.roc import RankedScores
 from unmask.events.columns import Names
 from unmask.report.score_figures import write_score_figures
+from unmask.scores.combination import untrained_scores
 from unmask.scores.score_table import Scores
 
 N_BACKGROUND, N_SIGNAL, N_DETECTORS = 80_000, 20_000, 5
