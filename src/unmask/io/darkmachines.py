@@ -32,10 +32,10 @@ _BYTES_PER_EVENT = 200
 #: Small enough for a core's cache.
 _MAX_BLOCK_BYTES = 1 << 20
 _MAX_THREADS = 4
-_HEADER_TYPES = [pa.int64(), WORDS, pa.float64(), pa.float64(), pa.float64()]
+_HEADER_TYPES = [pa.int64(), WORDS, *[pa.float64()] * 3]
 _Header = tuple[int, str, float, float, float]
 _Object = tuple[int, float, float, float, float]
-_OBJECT_TYPES = [WORDS, pa.float64(), pa.float64(), pa.float64(), pa.float64()]
+_OBJECT_TYPES = [WORDS, *[pa.float64()] * 4]
 
 
 def stream(source: Source) -> Iterator[Chunk]:
@@ -46,7 +46,9 @@ def stream(source: Source) -> Iterator[Chunk]:
         if parsed is None:
             by_line, good_lines = parse_each(lines, _parse_line, source)
             parsed = _from_lines(by_line, good_lines.row)
-        yield Chunk(_finish(parsed, source), good_lines.place)
+        if source.options.process:
+            parsed = replace(parsed, process_names=Names.constant(source.options.process, len(parsed)))
+        yield Chunk(parsed.in_mev(source.options.unit), "line", good_lines.number)
 
 
 def _parse_ahead(blocks: Iterator[Lines]) -> Iterator[tuple[Lines, FlatEvents | None]]:
@@ -189,9 +191,3 @@ def _whole(text: str) -> int:
     if not -(2**63) <= whole < 2**63:
         raise ValueError(f"event ID is {text.strip()!r}; accepted: a whole number of 64 bits")
     return whole
-
-
-def _finish(events: FlatEvents, source: Source) -> FlatEvents:
-    """Apply the declared unit and process name."""
-    events, process = events.in_mev(source.options.unit), source.options.process
-    return replace(events, process_names=Names.constant(process, len(events))) if process else events

@@ -166,7 +166,7 @@ def _to_chunk(batch: pa.RecordBatch, first: int, max_objects: int, source: Sourc
         **{name: batch[name].to_numpy() for name in _EVENT_TYPES},
         **{name: batch[name].flatten().to_numpy() for name in _OBJECT_TYPES},
     )
-    return Chunk(events, lambda index: f"row {position[index]}", max_objects)
+    return Chunk(events, "row", position, max_objects)
 
 
 def _list_lengths(column: pa.ListArray) -> npt.NDArray[np.int64]:

@@ -16,16 +16,10 @@ from unmask.events.event_set import EventSet, Label, label_code
 from unmask.events.objects import MAX_OBJECTS
 from unmask.io import FILE_FORMATS, ROOT_FORMATS, FileFormat
 from unmask.io.sample import resolve
-from unmask.io.source import Reader, ReadOptions, Source, damaged, open_text
+from unmask.io.source import Reader, ReadOptions, Source, damaged, decompressed
 
 #: Where some entries can be read without all that stand before them.
 SEEKABLE_FORMATS: tuple[FileFormat, ...] = ("parquet", *ROOT_FORMATS)
-
-_MODULES: dict[FileFormat, str] = {
-    "darkmachines": "darkmachines",
-    "fixed": "fixed_layout",
-    "parquet": "parquet",
-}
 
 
 def stream_events(
@@ -180,8 +174,8 @@ def detect_kind(path: Path) -> FileFormat:
 def _detect_text_kind(path: Path) -> FileFormat:
     source = Source(path, ReadOptions(), BadEvents())
     try:
-        with open_text(source) as stream:
-            head = stream.read(1 << 16)
+        with path.open("rb") as file:
+            head = decompressed(file).read(1 << 16)
     except (OSError, EOFError, zlib.error) as error:
         raise damaged(source, error) from None
     if not head:
@@ -204,5 +198,5 @@ def _reader(kind: FileFormat) -> Reader:
         from unmask.io.root_objects import stream_root
 
         return partial(stream_root, kind=kind, layout=LAYOUTS[kind])
-    reader: Reader = import_module(f"unmask.io.{_MODULES[kind]}").stream
+    reader: Reader = import_module(f"unmask.io.{kind.replace('-', '_')}").stream
     return reader

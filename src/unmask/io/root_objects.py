@@ -113,7 +113,7 @@ def stream_root(source: Source, kind: RootFormat, layout: Layout) -> Iterator[Ch
             with np.errstate(all="ignore"):
                 events = _flat_events(entries, layout, table, source.default_process)
             source.progress((entries.stop - first) / (last - first))
-            yield Chunk(events, lambda index, row=events.row: f"entry {row[index]}")  # type: ignore[misc]
+            yield Chunk(events, "entry", events.row)
 
 
 def select_objects(entries: Entries, layout: Layout, table: SelectionTable) -> dict[ObjectKind, Objects]:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from unmask.errors import BadDataError
@@ -82,51 +84,37 @@ class Source:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some events of a file; ``place`` gives the line, row or entry of the i-th.
+    """Some events of a file.
 
-    ``max_objects`` is that of a file whose events were cut before, unless the options name another.
+    Attributes
+    ----------
+    where, number
+        "line", "row" or "entry", and its number (n_events,) for each event.
+    max_objects
+        That of a file whose events were cut before, unless the options name another.
     """
 
     events: FlatEvents
-    place: Callable[[int], str]
+    where: str
+    number: npt.NDArray[np.int64]
     max_objects: int | None = None
+
+    def place(self, index: int) -> str:
+        return f"{self.where} {self.number[index]}"
 
 
 Reader = Callable[[Source], Iterator[Chunk]]
 
 
-class _CountingFile(io.RawIOBase):
-    """A file that reports how far it has been read, below any decompression."""
-
-    def __init__(self, path: Path, progress: Callable[[float], None]) -> None:
-        self._file = path.open("rb")
-        self._size = max(path.stat().st_size, 1)
-        self._progress = progress
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        n = self._file.readinto(buffer)
-        self._progress(min(self._file.tell() / self._size, 1.0))
-        return n
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-
-def open_text(source: Source) -> IO[bytes]:
-    """Open a plain, gzip or zstd file, detected from its content, for reading bytes."""
-    with source.path.open("rb") as file:
-        magic = file.read(4)
-    counting = io.BufferedReader(_CountingFile(source.path, source.progress), buffer_size=1 << 20)
-    if magic[:2] == GZIP_MAGIC:
-        return gzip.GzipFile(fileobj=counting)  # type: ignore[return-value]
-    if magic == ZSTD_MAGIC:
-        stream: IO[bytes] = pa.CompressedInputStream(pa.PythonFile(counting, mode="r"), "zstd")
+def decompressed(file: io.BufferedReader) -> IO[bytes]:
+    """The content of a plain, gzip or zstd file, told by its first bytes."""
+    magic = file.peek(4)
+    if magic.startswith(GZIP_MAGIC):
+        return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
+    if magic.startswith(ZSTD_MAGIC):
+        stream: IO[bytes] = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
         return stream
-    return counting
+    return file
 
 
 def read_blocks(source: Source, block_bytes: int) -> Iterator[bytes]:
@@ -138,22 +126,20 @@ def read_blocks(source: Source, block_bytes: int) -> Iterator[bytes]:
         If the compressed stream is damaged or ends early.
     """
     rest = b""
-    with open_text(source) as stream:
-        while True:
-            try:
-                block = stream.read(block_bytes)
-            except (EOFError, OSError, zlib.error) as error:
-                raise damaged(source, error) from None
-            if not block:
-                break
-            end = block.rfind(b"\n") + 1
-            if end:
-                yield rest + block[:end]
-                rest = block[end:]
-            else:
-                rest += block
+    with source.path.open("rb") as file:
+        stream, size = decompressed(file), source.path.stat().st_size
+        try:
+            while block := stream.read(block_bytes):
+                source.progress(min(file.tell() / size, 1.0))
+                end = block.rfind(b"\n") + 1
+                if end:
+                    yield rest + block[:end]
+                    rest = b""
+                rest += block[end:]
                 if len(rest) > MAX_LINE_BYTES:
                     raise source.error(f"no line ends within {len(rest):,} bytes; accepted: text, one event per line")
+        except (EOFError, OSError, zlib.error) as error:
+            raise damaged(source, error) from None
     if rest:
         yield rest
 

@@ -63,9 +63,6 @@ class Lines:
         # Single bytes are searched much faster, and mostly none is there.
         return not any(mark in self.data and extra in self.data for mark, extra in _PYARROW_EXTRAS)
 
-    def place(self, index: int) -> str:
-        return f"line {self.number[index]}"
-
     def keep(self, is_kept: npt.NDArray[np.bool_]) -> Lines:
         start, end, row, number = (column[is_kept] for column in (self.start, self.end, self.row, self.number))
         return replace(self, start=start, end=end, row=row, number=number)
@@ -116,7 +113,7 @@ def parse_each(lines: Lines, parse_line: Callable[[bytes], Parsed], source: Sour
         try:
             parsed.append(parse_line(line))
         except ValueError as error:
-            source.bad.add("malformed line", source.error(str(error), lines.place(i)))
+            source.bad.add("malformed line", source.error(str(error), f"line {lines.number[i]}"))
             is_good[i] = False
     return parsed, lines.keep(is_good)
 
