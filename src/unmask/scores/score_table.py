@@ -165,7 +165,8 @@ def write_scores(path: str | Path, parts: Iterable[Scores], *, provenance: dict[
     first = next(stream, None)
     if first is None:
         raise UsageError(f"no scores to write to {path}")
-    types = {name: column.type for name, column in _to_arrow(first).items()}
+    known = SCORES_TABLE.columns
+    types = {name: column.type for name, column in _to_arrow(first).items() if name not in known}
     n_events = 0
     with write_table(path, SCORES_TABLE, {"provenance": provenance or {}}, types) as write:
         for part in chain([first], stream):
