@@ -1,6 +1,7 @@
 """Scores in memory and on disk: what is read back, shown, and given to pandas."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from tests.evaluation.toy_scores import toy_observables, toy_scores
 from unmask.errors import MissingExtraError
+from unmask.events.columns import Names
 from unmask.scores.score_table import COLUMNS, Scores, read_scores, write_scores
 
 LABEL = (np.arange(60) % 2).astype(np.int8)
@@ -60,3 +62,11 @@ def test_pandas_gets_the_columns_of_a_scores_file(monkeypatch: pytest.MonkeyPatc
     assert list(frame.columns)[:7] == ["row", "event_id", "label", "weight", "score", "file", "process"]
     assert set(frame.columns) > set(COLUMNS)
     assert frame["met_mev"].tolist() == (scores.observables or {})["met_mev"].tolist()
+
+
+def test_a_file_may_begin_without_events(tmp_path: Path) -> None:
+    scores = toy_scores([1, 2, 3], [0, 1, 0])
+    nothing = replace(scores[:0], file_names=Names.of([]), process_names=Names.of([]))
+    write_scores(tmp_path / "scores.parquet", [nothing, scores])
+    found = read_scores(tmp_path / "scores.parquet")
+    assert found.process_names.array().tolist() == scores.process_names.array().tolist()
