@@ -55,8 +55,7 @@ def write_table(
     ``types`` are those that the kind leaves open. After a failure nothing is left behind.
     """
     content = {"kind": kind.name, "format_version": kind.version, **facts}
-    # Not the types of the first rows where the kind has one: without any rows they would be those of nothing.
-    columns = {**kind.columns, **(types or {}), **{name: one for name, one in kind.columns.items() if one is not None}}
+    columns = {**kind.columns, **(types or {})}
     schema = pa.schema(columns, metadata={METADATA_KEY: json.dumps(content)})
     storage: dict[str, Any] = {
         "use_dictionary": list(kind.dictionaries),
