@@ -9,12 +9,13 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
+import torch.nn.functional as F
 
 from benchmarks.timing import best_times
 from unmask.events.event_set import BACKGROUND
 from unmask.io.sample import Study, load_sample
-from unmask.networks.masked_token import MaskedTokenTransformer
-from unmask.networks.masked_token_scoring import reference_token_losses, token_losses
+from unmask.networks.masked_token import PADDING_ID, MaskedTokenTransformer
+from unmask.networks.masked_token_scoring import evaluating, token_losses
 from unmask.networks.transformer import PositionName
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
 
@@ -68,6 +69,29 @@ def compare(tokens: torch.Tensor, position: PositionName, name: str, target: flo
         f"{name}: times the reference implementation{wanted}": plain_time / len(few) / (exact_time / len(many)),
         f"{name}: largest difference (limit 1e-5)": difference,
     }
+
+
+def reference_logits(network: MaskedTokenTransformer, tokens: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+    """Logits (batch, n_codes + 1) at masked positions (batch,), from a full pass of the network."""
+    rows, rotation, key_bias = network.embed(network.masked(tokens, position))
+    for layer in network.transformer_layers:
+        rows = layer(rows, rotation, key_bias)
+    return network.predict(rows[torch.arange(len(rows), device=rows.device), position])
+
+
+@torch.inference_mode()
+def reference_token_losses(
+    network: MaskedTokenTransformer, tokens: torch.Tensor, *, n_events_at_once: int = 64
+) -> torch.Tensor:
+    """Reference implementation of ``token_losses``: a full pass of the network for each position."""
+    losses = torch.empty(tokens.shape, device=tokens.device)
+    tokens = tokens.long()
+    with evaluating(network):
+        for some, out in zip(tokens.split(n_events_at_once), losses.split(n_events_at_once), strict=True):
+            position = torch.arange(tokens.shape[1], device=tokens.device).repeat(len(some))
+            logits = reference_logits(network, some.repeat_interleave(tokens.shape[1], 0), position)
+            out.copy_(F.cross_entropy(logits, some.flatten(), reduction="none").view(some.shape))
+    return losses.masked_fill_(tokens == PADDING_ID, 0) if network.padding == "ignore" else losses
 
 
 def _finished(work: Callable[[], torch.Tensor]) -> Callable[[], float]:

@@ -41,9 +41,7 @@ def added(
     types = torch.tensor(tags, dtype=torch.long).expand(n, -1)
     invisible = met_gev * torch.empty(n, 1).exponential_() * directions((n,), torch.device("cpu"))
     new = generator.new_objects(types, torch.full((n, 1), pt_gev), invisible)
-    return generator.recoiled(
-        events, events.kinematics, events.types.long(), new=new, new_types=types, invisible=invisible
-    )
+    return generator.recoiled(events, events.kinematics, events.types.long(), -invisible, new, types)
 
 
 def _rebuilt(events: EventSet, columns: dict[str, npt.NDArray[Any]]) -> EventSet:

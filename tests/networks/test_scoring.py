@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from benchmarks.masked_token_scoring import reference_token_losses
 
 from unmask.errors import UsageError
 from unmask.networks.masked_token import PADDINGS, MaskedTokenTransformer
 from unmask.networks.masked_token_scoring import (
     reduced_losses,
-    reference_token_losses,
     token_losses,
     token_probabilities,
 )

@@ -68,7 +68,7 @@ def encode(tokenizer: TokenizerArgument, sources: Sources, out: options.OutFile)
     sources.check_output(out)
     fitted = load_tokenizer(tokenizer)
     record = provenance(tokenizer=sha256_of_file(tokenizer / MANIFEST), **sources.origin())
-    n_events = write_tokens(out, fitted.encode_stream(sources.stream(bar=progress_bar)), provenance=record)
+    n_events = write_tokens(out, map(fitted.encode, sources.stream(bar=progress_bar)), provenance=record)
     note_problems(sources)
     show(f"{n_events:,} events -> {out}")
 

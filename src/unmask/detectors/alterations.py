@@ -18,7 +18,6 @@ from unmask.detectors.momenta import (
     log_uniform,
     reflected_in,
     reflected_up,
-    transverse,
     visible,
 )
 from unmask.errors import UsageError
@@ -156,14 +155,14 @@ class AlteredCopies(CopyGenerator):
         scales, hides = (torch.rand(n, 1, device=device) < 0.3 for _ in range(2))
         kinematics = self._scaled(events.kinematics, scales & is_removed.any(1, keepdim=True))
         invisible = self._invisible(hides & is_removed.any(1, keepdim=True))
-        return self.recoiled(events, kinematics, events.types.long(), is_removed=is_removed, invisible=invisible)
+        types = events.types.long().masked_fill(is_removed, 0)
+        recoil = visible(kinematics, is_removed) - invisible
+        return self.recoiled(events, kinematics, types, recoil, kinematics[:, :0], types[:, :0])
 
     def with_decays(self, events: EventTensors) -> EventTensors:
         """Add one or two bosons or top quarks, decayed."""
         new, new_types, invisible = drawn_decays(len(events.types), self.alterations.decaying_pt_gev, self)
-        return self.recoiled(
-            events, events.kinematics, events.types.long(), new=new, new_types=new_types, invisible=invisible
-        )
+        return self.recoiled(events, events.kinematics, events.types.long(), -invisible, new, new_types)
 
     def changed(self, events: EventTensors) -> EventTensors:
         """Scale momenta, change types, add objects or add an invisible particle: any of these, at least one."""
@@ -177,39 +176,28 @@ class AlteredCopies(CopyGenerator):
         n_removed = torch.where(torch.rand(n, 1, device=device) < 0.5, n_added, 0)
         jet_pt = torch.where(types == _JET, kinematics[..., LOG_PT], torch.inf)
         is_removed = (jet_pt.argsort(1).argsort(1) < n_removed) & (types == _JET)
-        invisible = self._invisible(hides)
-        beside = invisible - _total(kinematics, is_removed)
-        new = self.new_objects(new_types, log_uniform(self.alterations.added_pt_gev, (n, 1), device), beside)
-        return self.recoiled(
-            events, kinematics, types, is_removed=is_removed, new=new, new_types=new_types, invisible=invisible
-        )
+        recoil = visible(kinematics, is_removed) - self._invisible(hides)
+        new = self.new_objects(new_types, log_uniform(self.alterations.added_pt_gev, (n, 1), device), -recoil)
+        return self.recoiled(events, kinematics, types.masked_fill(is_removed, 0), recoil, new, new_types)
 
     def recoiled(
         self,
         events: EventTensors,
         kinematics: Tensor,
         types: Tensor,
-        *,
-        invisible: Tensor,
-        is_removed: Tensor | None = None,
-        new: Tensor | None = None,
-        new_types: Tensor | None = None,
+        recoil: Tensor,
+        new: Tensor,
+        new_types: Tensor,
     ) -> EventTensors:
-        """Let the rest recoil against removed, new (n, n_new, 4) and invisible momenta (n, 2, in GeV).
+        """Give what is left of events a ``recoil`` (n, 2) in GeV, add objects (n, n_new, 4) and let the rest recoil.
 
         The copies are as balanced as the unchanged ``events``.
         """
-        recoil = -invisible
-        if is_removed is not None:
-            recoil = recoil + _total(kinematics, is_removed)
-            types = torch.where(is_removed, 0, types)
-        if new is not None and new_types is not None:
-            recoil = recoil - visible(new, new_types)
-        kinematics = self._within_limits(boost_transverse(kinematics, types, recoil), types)
+        kinematics = boost_transverse(kinematics, types, recoil - visible(new, new_types))
+        kinematics = self._within_limits(kinematics, types)
         objects, types = kinematics[:, 1:], types[:, 1:]
-        if new is not None and new_types is not None:
-            new, new_types = self._apart(new, new_types, objects, types)
-            objects, types = torch.cat([objects, new], 1), torch.cat([types, new_types], 1)
+        new, new_types = self._apart(new, new_types, objects, types)
+        objects, types = torch.cat([objects, new], 1), torch.cat([types, new_types], 1)
         excess = (objects[..., LOG_ENERGY] - math.log(MAX_ENERGY_MEV)).clamp_min(0)
         objects = torch.cat([objects[..., : LOG_PT + 1] - excess[..., None], objects[..., LOG_PT + 1 :]], -1)
         # Turned, reflected, cut or lost momenta are missing instead.
@@ -316,11 +304,6 @@ def _selected_on(events: EventTensors) -> Tensor:
 def _of(types: Tensor, by_tag: Tensor) -> Tensor:
     """Entry of a table by tag for each type."""
     return by_tag.to(types.device)[types.int()]
-
-
-def _total(kinematics: Tensor, is_counted: Tensor) -> Tensor:
-    """Sum (n, 2) of the transverse momenta of some positions, in GeV."""
-    return (transverse(kinematics) * is_counted[..., None]).sum(1)
 
 
 def _distances(kinematics: Tensor, others: Tensor) -> Tensor:

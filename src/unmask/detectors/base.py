@@ -19,6 +19,7 @@ from unmask.scores.score_table import Scores
 from unmask.tokenizers.base import Tokenizer
 
 _SEEN = "events/fingerprint"
+ScoresAndLosses = tuple[npt.NDArray[np.float64], npt.NDArray[np.float32] | None]
 
 
 class Detector(Fitted):
@@ -60,12 +61,7 @@ class Detector(Fitted):
         score, losses = self._scored(events, reduction, device)
         return Scores.of(events, score, losses if with_token_losses else None, seen=self.seen_)
 
-    def _scored(
-        self,
-        events: EventSet,
-        reduction: str | None,  # noqa: ARG002
-        device: str,
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float32] | None]:
+    def _scored(self, events: EventSet, reduction: str | None, device: str) -> ScoresAndLosses:  # noqa: ARG002
         """Scores, and the losses of tokens if there are any."""
         return self.score_events(events, device=device), None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -14,7 +13,6 @@ from torch import Tensor
 
 from unmask.detectors.base import Detector
 from unmask.events.event_set import EventSet
-from unmask.events.fingerprints import fingerprint_of
 from unmask.networks.event_network import BackboneName, EventNetwork, make_event_network
 from unmask.networks.event_tensors import EventTensors, event_tensors
 from unmask.networks.particle_transformer import SizeName
@@ -61,12 +59,8 @@ class EventDetector(Trained[EventNetwork], Detector):
         train, validation = (self.schema_.admit(events, self.kind) for events in (train, validation))
         network, tensors = self.seeded_network(), event_tensors(train)
         network.measure(*tensors)
-        # The loop compares the settings of the training itself.
-        settings = {name: value for name, value in self.settings().items() if name != "training"}
-        identity = f"{json.dumps(settings)} {fingerprint_of(train, validation)}"
-        seed = self.run_settings.seed
-        task = self.new_task(network, tensors, event_tensors(validation), seed=seed, identity=identity)
-        self.run(task, **options)
+        of_task = {"seed": self.run_settings.seed, "identity": self.identity(train, validation)}
+        self.run(self.new_task(network, tensors, event_tensors(validation), **of_task), **options)
 
     def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:
         return self.network_scores(events, device=device)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from unmask.detectors.base import Detector
+from unmask.detectors.base import Detector, ScoresAndLosses
 from unmask.errors import UsageError, nearest
 from unmask.events.event_set import EventSet
 from unmask.events.objects import OBJECTS
@@ -100,9 +100,7 @@ class MaskedTokenDetector(Trained[MaskedTokenTransformer], Detector):
     def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:
         return self._scored(events, None, device)[0]
 
-    def _scored(
-        self, events: EventSet, reduction: str | None, device: str
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float32]]:
+    def _scored(self, events: EventSet, reduction: str | None, device: str) -> ScoresAndLosses:
         self.check_fitted()
         tokens = self.tokenizer.encode(events)
         losses = self.token_losses(tokens, device=device)

@@ -85,7 +85,7 @@ def transverse(kinematics: Tensor) -> Tensor:
 
 
 def visible(kinematics: Tensor, types: Tensor) -> Tensor:
-    """Sum (n, 2) of the transverse momenta of all objects, in GeV."""
+    """Sum (n, 2) of the transverse momenta in GeV of all objects, whose types are not 0."""
     return (transverse(kinematics) * (types != 0)[..., None]).sum(1)
 
 

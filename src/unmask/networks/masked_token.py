@@ -92,13 +92,6 @@ class MaskedTokenTransformer(nn.Module):
         key_bias_of_row = None if key_bias is None else key_bias[:, 0]
         return self.predict(last.at_row(row, rows, rotation_of_row, rotation, key_bias_of_row))
 
-    def encode(self, tokens: Tensor) -> Tensor:
-        """Rows (batch, sequence, hidden) after all layers, at every position; nothing is masked here."""
-        rows, rotation, key_bias = self.embed(tokens)
-        for layer in self.transformer_layers:
-            rows = layer(rows, rotation, key_bias)
-        return rows
-
     def predict(self, rows: Tensor) -> Tensor:
         """Logits (..., n_codes + 1) from rows (..., hidden) after all layers."""
         logits: Tensor = self.head(self.final_norm(rows))

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from typing import Literal, get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UsageError, nearest
@@ -108,35 +107,14 @@ def token_losses(network: MaskedTokenTransformer, tokens: Tensor, *, max_rows: i
 
 
 @torch.inference_mode()
-def reference_token_losses(network: MaskedTokenTransformer, tokens: Tensor, *, n_events_at_once: int = 64) -> Tensor:
-    """Reference implementation of :func:`token_losses`: a full pass of the network for each position."""
-    tokens = tokens.long()
-    losses = torch.empty(tokens.shape, device=tokens.device)
-    with evaluating(network):
-        for start in range(0, len(tokens), n_events_at_once):
-            some = tokens[start : start + n_events_at_once]
-            repeated, masked_position = _every_position(some)
-            rows = network.encode(network.masked(repeated, masked_position))
-            row = rows[torch.arange(len(rows), device=rows.device), masked_position]
-            cross_entropy = F.cross_entropy(network.predict(row), some.flatten(), reduction="none")
-            losses[start : start + n_events_at_once] = cross_entropy.view(some.shape)
-    return losses.masked_fill_(tokens == PADDING_ID, 0) if network.padding == "ignore" else losses
-
-
-@torch.inference_mode()
 def token_probabilities(network: MaskedTokenTransformer, tokens: Tensor) -> Tensor:
     """Probabilities (n_events, sequence, n_codes + 1) of padding (0) and the vocabulary at masked positions."""
     tokens = tokens.long()
-    with evaluating(network):
-        logits: Tensor = network(*_every_position(tokens))
-    return logits.softmax(-1).view(*tokens.shape, -1)
-
-
-def _every_position(tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Repeat each event once for each of its positions, and give the positions."""
     n_events, sequence = tokens.shape
     positions = torch.arange(sequence, device=tokens.device).repeat(n_events)
-    return tokens.repeat_interleave(sequence, 0), positions
+    with evaluating(network):
+        logits: Tensor = network(tokens.repeat_interleave(sequence, 0), positions)
+    return logits.softmax(-1).view(*tokens.shape, -1)
 
 
 def _parts(n_events_with: list[int], max_rows: int) -> Iterator[tuple[int, slice, slice]]:

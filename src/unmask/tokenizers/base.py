@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,10 +58,6 @@ class Tokenizer(Fitted):
         self.check_fitted()
         admitted = self.schema_.admit(events, f"{self.kind} tokenizer")
         return TokenSet.of(events, self._encode(admitted), self.n_codes)
-
-    def encode_stream(self, chunks: Iterable[EventSet]) -> Iterator[TokenSet]:
-        """Turn a stream of events into a stream of tokens."""
-        return map(self.encode, chunks)
 
     def describe(self, token: int, *, brief: bool = False) -> str:
         """Describe a token.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,7 +14,6 @@ from torch import Tensor
 from unmask.artifacts import Json
 from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
-from unmask.events.fingerprints import fingerprint_of
 from unmask.networks.event_tensors import N_FEATURES, FeatureScale, Kinematics, kinematics_of, types_of
 from unmask.networks.vqvae import NormFormerVQVAE
 from unmask.tokenizers.base import Tokenizer
@@ -108,7 +106,6 @@ class VQVAETokenizer(Trained[NormFormerVQVAE], Tokenizer):
         validation = validation if len(validation) else train
         train, validation = (self.schema_.admit(events, self.kind) for events in (train, validation))
         scale = FeatureScale.fit(train)
-        settings = {name: value for name, value in self.settings().items() if name != "training"}
         task = VQVAETask(
             self.seeded_network(),
             _tensors(scale, train),
@@ -116,7 +113,7 @@ class VQVAETokenizer(Trained[NormFormerVQVAE], Tokenizer):
             batch_events=self.training.batch_size,
             log_pt_std=float(scale.std[1]),
             seed=self.training.seed,
-            identity=json.dumps(settings | {"events": fingerprint_of(train, validation)}),
+            identity=self.identity(train, validation),
         )
         self.run(task, **options)
         self.scale_ = scale
@@ -209,7 +206,7 @@ class VQVAETokenizer(Trained[NormFormerVQVAE], Tokenizer):
         super().restore(arrays, metadata)
         self.network_.to(pick_device("auto"))
         self.scale_ = FeatureScale(arrays["scale/mean"], arrays["scale/std"])
-        names = ("type_counts", "pt_gev", "eta", "phi")
+        names = [field.name for field in fields(CodeStatistics)]
         self.code_statistics_ = CodeStatistics(*(arrays[f"codes/{name}"] for name in names))
         self.validation_report_ = metadata["validation_report"]
 

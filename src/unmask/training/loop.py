@@ -73,7 +73,7 @@ def train(
             task.start_training()
     processes.check_same(json.dumps([run.identity(), len(run.history)]))
     processes.copy_first(task.network.state_dict().values())
-    while len(run.history) < settings.max_epochs and not settings.reason_to_stop(run.history):
+    while len(run.history) < settings.max_epochs and not settings.is_over(run.history):
         run.epoch(reporter)
         reporter.epoch_done(run.history[-1])
         run.save()

@@ -95,17 +95,15 @@ class TrainingSettings:
         done = min((step - warmup) / max(total - warmup, 1), 1.0)
         return self.learning_rate * (_FINAL_RATE + (1 - _FINAL_RATE) * 0.5 * (1 + math.cos(math.pi * done)))
 
-    def reason_to_stop(self, history: Sequence[EpochRecord]) -> str | None:
-        """Reason why a training with this history is over before ``max_epochs``, if it is."""
+    def is_over(self, history: Sequence[EpochRecord]) -> bool:
+        """Whether a training with this history ends before ``max_epochs``."""
         best, n_waiting = math.inf, 0
         for record in history:
             loss, training_loss = record.validation_loss, record.training_loss
             best, n_waiting = (loss, 0) if _improves(loss, best, self.min_improvement) else (best, n_waiting + 1)
-            if n_waiting >= self.patience:
-                return f"no improvement of {100 * self.min_improvement:g}% for {self.patience} epochs"
-            if loss - training_loss > self.divergence * abs(training_loss):
-                return f"validation loss exceeds training loss by more than {100 * self.divergence:g}%"
-        return None
+            if n_waiting >= self.patience or loss - training_loss > self.divergence * abs(training_loss):
+                return True
+        return False
 
 
 def _plateau(rate: float, history: Sequence[EpochRecord]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from unmask.artifacts import Json
+from unmask.events.event_set import EventSet
+from unmask.events.fingerprints import fingerprint_of
 from unmask.fitted import Fitted, Reporter
 from unmask.training.loop import train
 from unmask.training.settings import TrainingSettings, derive_seed
@@ -141,6 +144,11 @@ class Trained(Fitted, Generic[Network]):
 
     def settings(self) -> dict[str, Json]:
         return super().settings() | {"training": vars(self.run_settings)}
+
+    def identity(self, *events: EventSet) -> str:
+        """Settings but those of the training, which the loop compares itself, and a digest of the events."""
+        settings = {name: value for name, value in self.settings().items() if name != "training"}
+        return f"{json.dumps(settings)} {fingerprint_of(*events)}"
 
     def seeded_network(self) -> Network:
         """Make the network with parameters drawn from the seed."""
