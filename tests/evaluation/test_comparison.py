@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from tests.evaluation.toy_scores import roc_auc, toy_observables, toy_scores
-from unmask.errors import BadDataError, UsageError
+from unmask.errors import BadDataError
 from unmask.evaluation.intervals import Difference
 from unmask.evaluation.roc import RankedScores
 from unmask.events.columns import Names
@@ -96,13 +96,6 @@ def test_other_events_are_refused() -> None:
     ):
         with pytest.raises(BadDataError, match=message):
             align(other, reference, name="b", reference_name="a")
-    with pytest.raises(UsageError):
-        auc_difference(np.arange(4.0), np.arange(3.0), label == 1)
-    with pytest.raises(UsageError, match="cannot be compared in pairs"):
-        (
-            RankedScores.of(np.arange(4.0), label == 1).placements
-            - RankedScores.of(np.arange(3.0), label[:3] == 1).placements
-        )
 
 
 def test_events_of_the_same_name_with_other_content_are_refused() -> None:

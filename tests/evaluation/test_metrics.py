@@ -237,5 +237,3 @@ def test_what_cannot_be_measured_is_an_error() -> None:
         roc_auc(np.array([1.0, np.nan]), np.array([True, False]))
     with pytest.raises(BadDataError, match="1 of 2 weights are NaN"):
         measure(np.array([1.0, 2.0]), np.array([True, False]), np.array([np.inf, 1]))
-    with pytest.raises(UsageError, match="do not go together"):
-        roc_auc(np.arange(3.0), np.array([True, False]))

@@ -212,12 +212,15 @@ def evaluate(
     clash = sorted(untrained.keys() & values.keys())
     if clash:
         raise UsageError(f"{clash[0]!r} is the name of an untrained score; give the detector, or its file, another")
-    signals = {name: int(np.count_nonzero(chosen)) for name, chosen in _signal_processes(first).items()}
+    processes = _signal_processes(first)
+    signals = {name: int(np.count_nonzero(chosen)) for name, chosen in processes.items()}
+    selections = {ALL_SIGNAL: np.ones(len(first), np.bool_)}
+    if len(processes) > 1:
+        selections |= {name: chosen | is_background for name, chosen in processes.items()}
     rows: list[Measurement] = []
     comparisons: list[Comparison] = []
     ranked = {name: RankedScores.of(score, ~is_background, weight) for name, score in (values | untrained).items()}
     pairs = [*combinations(values, 2), *((name, other) for name in values for other in untrained if other != RANDOM)]
-    selections = _selections(first)
     for signal, chosen in selections.items():
         some = {name: each[chosen] for name, each in ranked.items()}
         for name, each in some.items():
@@ -283,15 +286,6 @@ def _signal_processes(scores: Scores) -> dict[str, npt.NDArray[np.bool_]]:
     process = scores.process_names
     by_process = {name: (scores.label == SIGNAL) & (process.code == i) for i, name in enumerate(process.words)}
     return {name: chosen for name, chosen in by_process.items() if chosen.any()}
-
-
-def _selections(scores: Scores) -> dict[str, npt.NDArray[np.bool_]]:
-    """All events; and if there are several signal processes, each of them with all background."""
-    processes = _signal_processes(scores)
-    selections = {ALL_SIGNAL: np.ones(len(scores), np.bool_)}
-    if len(processes) > 1:
-        selections |= {name: chosen | (scores.label == BACKGROUND) for name, chosen in processes.items()}
-    return selections
 
 
 def _improvements(rows: list[Measurement], n_signals: int) -> dict[str, ImprovementOverSignals]:

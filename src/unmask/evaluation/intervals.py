@@ -8,7 +8,6 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import expit, logit, ndtr, ndtri
 
-from unmask.errors import UsageError
 from unmask.scores.intervals import CONFIDENCE, Estimate, FloatArray, clopper_pearson, n_effective
 
 #: Lower and upper quantile of an interval, and the number of standard errors that it reaches.
@@ -86,8 +85,6 @@ class Placements:
 
     def __sub__(self, other: Placements) -> Difference:
         """The difference of two areas, paired: both must be of the same events in the same order."""
-        if len(self.signal) != len(other.signal) or len(self.background) != len(other.background):
-            raise UsageError("scores of different events cannot be compared in pairs")
         signal, background = self.signal - other.signal, self.background - other.background
         paired = Placements(signal, background, self.signal_weight, self.background_weight)
         value, error = paired.area(), paired.error()

@@ -25,10 +25,8 @@ class RankedScores:
     ----------
     value
         Distinct scores (n_values,), rising.
-    place
-        Index of the value of each event (n_events,).
-    is_signal, weight
-        (n_events,).
+    place, is_signal, weight
+        (n_events,): the index of its value, the class and the weight of each event.
     """
 
     value: FloatArray
@@ -41,8 +39,9 @@ class RankedScores:
         cls, score: npt.NDArray[Any], is_signal: npt.NDArray[np.bool_], weight: npt.NDArray[Any] | None = None
     ) -> RankedScores:
         """Sort scores, after checking them; see :func:`check_scores`."""
-        score, is_signal, weight = check_scores(score, is_signal, weight)
-        value, place = np.unique(score, return_inverse=True)
+        weight = np.ones(len(score)) if weight is None else weight
+        check_scores(score, is_signal, weight)
+        value, place = np.unique(score.astype(np.float64), return_inverse=True)
         return cls(value, place, is_signal, weight)
 
     def __getitem__(self, chosen: npt.NDArray[Any]) -> RankedScores:
@@ -66,14 +65,8 @@ class RankedScores:
         return Placements(*areas, self.weight[of_signal], self.weight[of_background])
 
 
-def check_scores(
-    score: npt.NDArray[Any], is_signal: npt.NDArray[np.bool_], weight: npt.NDArray[Any] | None
-) -> tuple[FloatArray, npt.NDArray[np.bool_], FloatArray]:
-    """Give scores, labels and weights as arrays; refuse what is not finite, one class alone and weights that vanish."""
-    score, is_signal = np.asarray(score, np.float64), np.asarray(is_signal, np.bool_)
-    weight = np.ones(len(score)) if weight is None else np.asarray(weight, np.float64)
-    if not len(score) == len(is_signal) == len(weight):
-        raise UsageError(f"{len(score)} scores, {len(is_signal)} labels and {len(weight)} weights do not go together")
+def check_scores(score: npt.NDArray[Any], is_signal: npt.NDArray[np.bool_], weight: FloatArray) -> None:
+    """Refuse what is not finite, one class alone, and weights of a class that do not add up to a positive number."""
     check_finite(score)
     check_finite(weight, "weights")
     if is_signal.all() or not is_signal.any():
@@ -81,19 +74,16 @@ def check_scores(
     for name, chosen in (("signal", is_signal), ("background", ~is_signal)):
         if weight[chosen].sum() <= 0:
             raise BadDataError(f"the weights of the {name} events do not add up to a positive number")
-    return score, is_signal, weight
 
 
 @dataclass(frozen=True, eq=False)
 class Roc:
-    """Background and signal efficiency at each distinct score.
+    """Background and signal efficiency at each distinct score, all (n_points,) and rising from 0 to 1.
 
     Attributes
     ----------
-    background_efficiency, signal_efficiency
-        (n_points,), rising from 0 to 1.
     threshold
-        (n_points,), falling; the first is infinite: nothing is above it.
+        Falling; the first is infinite: nothing is above it.
     background_variance, signal_variance
         Sums of the squared weights above the threshold, of weights that add up to 1: 1/n for n equal weights.
     """
@@ -158,14 +148,9 @@ class Roc:
 
 @dataclass(frozen=True, eq=False)
 class RocReplicas:
-    """Curves that other samples of the same size could have given.
+    """Curves (n_replicas, n_points) that other samples of the same size could have given.
 
-    Attributes
-    ----------
-    point
-        Indices of points of the curve (n_points,): not all of them where the curve is dense.
-    background_efficiency, signal_efficiency
-        (n_replicas, n_points).
+    Where the curve is dense they have not all of its points; ``point`` (n_points,) are the indices of these.
     """
 
     point: npt.NDArray[np.intp]

@@ -219,14 +219,7 @@ def mean_type_losses(
     >>> mean_type_losses(np.array([[1.0, 3.0], [2.0, 9.0]]), np.array([[1, 1], [1, MET_TYPE]]), np.ones(2))
     {1: (2.0, 0.0), 32: (9.0, 0.0)}
 
-    Parameters
-    ----------
-    loss
-        (n_events, sequence)
-    type_code
-        Keys of ``TYPE_NAMES`` (n_events, sequence); tokens with other codes (empty slots) are left out.
-    weight
-        (n_events,)
+    Losses and codes are (n_events, sequence). Tokens whose code is no key of ``TYPE_NAMES`` (empty slots) are left out.
     """
     means = {}
     for code in TYPE_NAMES:

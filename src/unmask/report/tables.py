@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from unmask.evaluation.evaluate import ALL_SIGNAL, MAIN, Evaluation
 from unmask.evaluation.table import Table, markdown_text
 
-LEADERBOARD_HEADER = ("Signal", "Model", "Chan", "AUC", "1e-2", "1e-3", "1e-4")
-
 
 def result_files(evaluation: Evaluation, channel: str = "") -> dict[str, str]:
     """Everything that is written of an evaluation besides figures: texts by the names of their files."""
@@ -35,7 +33,7 @@ def leaderboard(evaluation: Evaluation, channel: str) -> str:
     """Rows in the Dark Machines results format: a signal process and a detector each; empty what is not supported."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(LEADERBOARD_HEADER)
+    writer.writerow(("Signal", "Model", "Chan", "AUC", "1e-2", "1e-3", "1e-4"))
     for row in evaluation.rows:
         if row.kind == "untrained" or (row.signal == ALL_SIGNAL and len(evaluation.signals) > 1):
             continue

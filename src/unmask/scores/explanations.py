@@ -66,12 +66,7 @@ class Term:
 class Explanation:
     """What a detector says of one event; it fills in what it knows.
 
-    Attributes
-    ----------
-    object_contribution
-        Contribution of each object to the score, in the order of the event; None if it was not looked at.
-    met_contribution
-        Contribution of the MET.
+    Contributions are to the score, of the objects in the order of the event; None of what was not looked at.
     """
 
     object_contribution: list[float | None]
@@ -127,11 +122,6 @@ class MostAnomalous:
     """The ``n_events`` of highest score in a stream, most anomalous first; of equal ones the earlier.
 
     Scores that are not finite are not ranked.
-
-    >>> most = MostAnomalous(2)
-    >>> most.add(EventSet.empty(), np.zeros(0))
-    >>> len(most.events), most.n_scored
-    (0, 0)
     """
 
     def __init__(self, n_events: int) -> None:
