@@ -19,20 +19,11 @@ _OF_OBJECTS = ("types", "energy", "pt", "eta", "phi")
 _PER_EVENT = {"event_id": np.int64, "row": np.int64, "weight": np.float64, "met": np.float64, "met_phi": np.float64}
 
 
-def events_from_arrays(
-    columns: Mapping[str, npt.ArrayLike | None],
-    *,
-    unit: Unit,
-    n_objects: npt.ArrayLike | None,
-    process: npt.ArrayLike,
-    file: npt.ArrayLike,
-    label: npt.ArrayLike,
-    max_objects: int,
-) -> EventSet:
+def events_from_arrays(given: Mapping[str, npt.ArrayLike | None], *, unit: Unit, max_objects: int) -> EventSet:
     """Check what :meth:`EventSet.from_arrays` was given, and make the events."""
     if unit not in UNITS:
         raise UsageError(f"unit is {unit!r}; {nearest(str(unit), UNITS)}")
-    objects = {name: np.asarray(columns[name]) for name in _OF_OBJECTS}
+    objects = {name: np.asarray(given[name]) for name in _OF_OBJECTS}
     objects["types"] = _tags(objects["types"])
     shape = objects["types"].shape
     for name, values in objects.items():
@@ -40,27 +31,27 @@ def events_from_arrays(
             raise UsageError(f"{name} has shape {values.shape}; expected {shape}, as types")
         if name != "types" and values.dtype.kind not in "fiu":
             raise UsageError(f"{name} is of type {values.dtype}; expected numbers")
-    counts, objects = _flat(objects, n_objects)
+    counts, objects = _flat(objects, given["n_objects"])
     n = len(counts)
     per_event: dict[str, Any] = {"event_id": np.arange(n), "row": np.arange(n), "weight": np.ones(n)}
     for name, dtype in _PER_EVENT.items():
-        if (given := columns.get(name)) is not None:
+        if given[name] is not None:
             values = _one_per_event(name, given, n)
             if values.dtype.kind not in "biuf":
                 raise UsageError(f"{name} is of type {values.dtype}; expected numbers")
             per_event[name] = values.astype(dtype)
-    labels, place = np.unique(_one_per_event("label", label, n), return_inverse=True)
-    momenta: dict[str, Any] = {
-        column: objects[name].astype(np.float64) for name, column in zip(_OF_OBJECTS, OBJECT_COLUMNS, strict=True)
-    }
+    labels, place = np.unique(_one_per_event("label", given, n), return_inverse=True)
+    momenta = zip(OBJECT_COLUMNS[1:], _OF_OBJECTS[1:], strict=True)
+    columns: dict[str, Any] = {column: objects[name].astype(np.float64) for column, name in momenta}
     flat = FlatEvents(
         **{name: per_event[name] for name in ("row", "event_id", "weight", "met_phi")},
-        process_names=Names.of(_one_per_event("process", process, n)),
-        file_names=Names.of(_one_per_event("file", file, n)),
+        process_names=Names.of(_one_per_event("process", given, n)),
+        file_names=Names.of(_one_per_event("file", given, n)),
         label=np.array([label_code(one) for one in labels.tolist()], np.int8)[place],
         met_mev=per_event["met"],
         n_objects=counts,
-        **momenta | {"tag": objects["types"].astype(np.uint8)},
+        tag=objects["types"].astype(np.uint8),
+        **columns,
     )
     checked = check_events(flat.in_mev(unit), path="arrays", place=lambda index: f"event {index}", bad=BadEvents())
     return to_event_set(checked, file="arrays", max_objects=max_objects)
@@ -80,15 +71,11 @@ def events_from_awkward(array: Any, *, unit: Unit, max_objects: int) -> EventSet
             f"with {', '.join(_OF_OBJECTS)}"
         )
 
-    def values(column: Any) -> npt.NDArray[Any]:
-        return np.asarray(ak.to_numpy(column))
-
-    given = {name: values(ak.flatten(array.objects[name])) for name in _OF_OBJECTS}
-    given |= {name: values(array[name]) for name in _PER_EVENT if name in fields}
-    words = {name: values(array[name]) for name in ("process", "file", "label") if name in fields}
-    return EventSet.from_arrays(
-        **given, **words, unit=unit, n_objects=values(ak.num(array.objects.pt)), max_objects=max_objects
-    )
+    given = {name: ak.flatten(array.objects[name]) for name in _OF_OBJECTS}
+    given |= {name: array[name] for name in (*_PER_EVENT, "process", "file", "label") if name in fields}
+    given["n_objects"] = ak.num(array.objects.pt)
+    columns = {name: np.asarray(ak.to_numpy(column)) for name, column in given.items()}
+    return EventSet.from_arrays(**columns, unit=unit, max_objects=max_objects)
 
 
 def events_to_awkward(events: EventSet, *, unit: Unit) -> Any:
@@ -148,8 +135,8 @@ def _flat(
     return counts.astype(np.int64), objects
 
 
-def _one_per_event(name: str, given: npt.ArrayLike, n: int) -> npt.NDArray[Any]:
-    values = np.asarray(given)
+def _one_per_event(name: str, given: Mapping[str, npt.ArrayLike | None], n: int) -> npt.NDArray[Any]:
+    values = np.asarray(given[name])
     if values.shape not in ((), (n,)):
         raise UsageError(f"{name} has shape {values.shape}; expected one value, or one of each of the {n} events")
     return np.broadcast_to(values, (n,))

@@ -134,16 +134,18 @@ class EventSet(EventTable):
         """
         from unmask.events.arrays import events_from_arrays
 
-        columns = {"types": types, "energy": energy, "pt": pt, "eta": eta, "phi": phi, "met": met, "met_phi": met_phi}
-        return events_from_arrays(
-            columns | {"event_id": event_id, "row": row, "weight": weight},
-            unit=unit,
-            n_objects=n_objects,
-            process=process,
-            file=file,
-            label=label,
-            max_objects=max_objects,
-        )
+        given: dict[str, Any] = {
+            "types": types,
+            "energy": energy,
+            "pt": pt,
+            "eta": eta,
+            "phi": phi,
+            "met": met,
+            "met_phi": met_phi,
+        }
+        given |= {"n_objects": n_objects, "event_id": event_id, "row": row, "weight": weight}
+        given |= {"process": process, "file": file, "label": label}
+        return events_from_arrays(given, unit=unit, max_objects=max_objects)
 
     @classmethod
     def from_awkward(cls, array: Any, *, unit: Unit, max_objects: int = MAX_OBJECTS) -> EventSet:

@@ -41,8 +41,7 @@ def fingerprints(events: EventSet) -> npt.NDArray[np.uint64]:
 
 def _mixed(events: EventSet) -> npt.NDArray[np.uint64]:
     columns = [events.met_mev[:, None], events.met_phi[:, None]]
-    columns += [np.where(events.is_object, column, 0) for column in (events.pt_mev, events.eta, events.phi)]
-    columns += [np.where(events.is_object, events.energy_mev, 0), np.where(events.is_object, events.tag, 0)]
+    columns += [getattr(events, name) * events.is_object for name in ("pt_mev", "eta", "phi", "energy_mev", "tag")]
     bits = np.concatenate([column.astype(np.float32) + np.float32(0) for column in columns], axis=1).view(np.uint32)
     mixed = (bits * _factors(events.max_objects)).sum(axis=1, dtype=np.uint64)
     mixed = (mixed ^ (mixed >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)

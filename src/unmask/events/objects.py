@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 #: Objects kept of an event, those of largest pT, unless more are asked for.
 MAX_OBJECTS = 18
@@ -85,12 +85,11 @@ def by_tag(holds: Callable[[ObjectType], bool]) -> tuple[bool, ...]:
     return tuple(tag in OBJECTS and holds(OBJECTS[tag]) for tag in range(TAG_LIMIT + 1))
 
 
-IS_OBJECT = by_tag(bool)
 IS_JET = by_tag(lambda one: one.family == "jet")
 IS_B_JET = by_tag(lambda one: one.is_b_jet)
 
 Unit = Literal["MeV", "GeV", "log-MeV", "log-GeV"]
-UNITS: tuple[Unit, ...] = ("MeV", "GeV", "log-MeV", "log-GeV")
+UNITS: tuple[Unit, ...] = get_args(Unit)
 
 # What a reconstructed LHC object can be. The energy limits also unmask wrong units: a value in GeV read as
 # MeV falls below the first, a value in MeV read as GeV lies above the second.

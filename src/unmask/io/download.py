@@ -17,13 +17,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from hashlib import file_digest
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 
 from unmask.artifacts import atomic_path, sha256_of_file
 from unmask.errors import BadDataError, UnmaskError, UsageError, nearest
-
-if TYPE_CHECKING:
-    from pooch import Pooch
 
 #: Environment variable with the folder to use instead of the user's cache.
 DATA_DIR_VARIABLE = "UNMASK_DATA_DIR"
@@ -59,9 +56,8 @@ STUDIES = {
 
 def list_study(study: str, *, directory: str | Path | None = None, pattern: str | None = None) -> dict[str, str]:
     """Names and checksums of the files that :func:`download_study` would fetch; the parameters are the same."""
-    chosen = _study(study)
-    store = _store(chosen, directory)
-    return {name: str(store.registry[name]) for name in _select(chosen, store, pattern)}
+    store, names, _ = _record(study, directory, pattern)
+    return {name: str(store.registry[name]) for name in names}
 
 
 def download_study(
@@ -92,10 +88,7 @@ def download_study(
     UnmaskError
         If the network, the server or the disk fails.
     """
-    chosen = _study(study)
-    store = _store(chosen, directory)
-    names = _select(chosen, store, pattern)
-    index = _index(chosen, store)
+    store, names, index = _record(study, directory, pattern)
     text = "".join(f"{shlex.quote(name)} {checksum}\n" for name, checksum in store.registry.items())
     with suppress(OSError):  # a shared folder may be read-only; if the disk is at fault, the download fails too
         if not index.is_file() or index.read_text() != text:
@@ -106,34 +99,27 @@ def download_study(
         path = Path(store.path) / name
         with _failures_named(path, store.registry[name]):
             store.fetch(name, progressbar=_Bar(name, progress) if progress else False)
-            paths += _unpack(path, chosen.members) if tarfile.is_tarfile(path) else [path]
+            paths += _unpack(path, STUDIES[study].members) if tarfile.is_tarfile(path) else [path]
     return paths
 
 
-def _study(name: str) -> Study:
+def _record(name: str, directory: str | Path | None, pattern: str | None) -> tuple[Any, list[str], Path]:
+    """The folder of a study as pooch knows it, the files to fetch, and the file that keeps the checksums."""
     if name == "four-top":
         raise UsageError(
             "no public download of the four-top study is known; give your own event files, in any format unmask reads"
         )
     if name not in STUDIES:
         raise UsageError(f"unknown study {name!r}; {nearest(name, STUDIES)}")
-    return STUDIES[name]
-
-
-def _index(study: Study, store: Pooch) -> Path:
-    return Path(store.path) / f"zenodo-{study.record}.txt"
-
-
-def _store(study: Study, directory: str | Path | None) -> Pooch:
-    """The folder of a study, with the names and checksums of its files."""
+    study = STUDIES[name]
     import pooch
     import requests
 
     pooch.get_logger().setLevel("ERROR")
     override = directory or os.environ.get(DATA_DIR_VARIABLE)
     folder = Path(override).expanduser() if override else Path(pooch.os_cache("unmask")) / f"zenodo-{study.record}"
+    index = folder / f"zenodo-{study.record}.txt"
     store = pooch.create(path=folder, base_url=f"doi:{study.doi}/", allow_updates=False)
-    index = _index(study, store)
     try:
         store.load_registry_from_doi()
     except (requests.RequestException, KeyError, TypeError, ValueError) as error:
@@ -145,19 +131,15 @@ def _store(study: Study, directory: str | Path | None) -> Pooch:
             ) from None
         with _failures_named(index):
             store.load_registry(index)
-    for name in store.registry:
-        if not _is_inside(name):
-            raise BadDataError(f"file name {name!r} of {study.doi} leads out of the folder")
-    return store
-
-
-def _select(study: Study, store: Pooch, pattern: str | None) -> list[str]:
+    for file in store.registry:
+        if not _is_inside(file):
+            raise BadDataError(f"file name {file!r} of {study.doi} leads out of the folder")
     shell_pattern = pattern or study.pattern
-    chosen = [name for name in store.registry if fnmatchcase(name, shell_pattern)]
+    chosen = [file for file in store.registry if fnmatchcase(file, shell_pattern)]
     if not chosen:
-        names = ", ".join(store.registry)
-        raise UsageError(f"no file of {study.doi} matches {shell_pattern!r}; it holds {names or 'no files'}")
-    return chosen
+        listed = ", ".join(store.registry) or "no files"
+        raise UsageError(f"no file of {study.doi} matches {shell_pattern!r}; it holds {listed}")
+    return store, chosen, index
 
 
 def _is_inside(name: str) -> bool:

@@ -20,7 +20,7 @@ from unmask.errors import ArtifactError, UsageError
 from unmask.events.build import FlatEvents
 from unmask.events.columns import IDENTITY_TYPES, Names, identity_from_arrow, identity_to_arrow
 from unmask.events.event_set import LABEL_NAMES, OBJECT_COLUMNS, EventSet
-from unmask.events.objects import IS_OBJECT, KNOWN_TAGS, MAX_OBJECTS, TAG_LIMIT
+from unmask.events.objects import KNOWN_TAGS, MAX_OBJECTS, OBJECTS
 from unmask.io.source import Chunk, Source
 from unmask.tables import TableKind, open_table, write_table
 
@@ -170,8 +170,7 @@ def _to_chunk(batch: pa.RecordBatch, first: int, max_objects: int, source: Sourc
 
 
 def _list_lengths(column: pa.ListArray) -> npt.NDArray[np.int64]:
-    offsets: npt.NDArray[np.int32] = column.offsets.to_numpy()
-    return np.diff(offsets).astype(np.int64)
+    return np.diff(np.asarray(column.offsets)).astype(np.int64)
 
 
 def _has_gap(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
@@ -189,15 +188,6 @@ def _has_unequal_lists(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     return np.asarray((lengths != lengths[0]).any(axis=0))
 
 
-def _has_bad_tag(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-    tag = batch["tag"].flatten().to_numpy()
-    return _any_element(batch["tag"], ~np.array(IS_OBJECT)[np.minimum(tag, TAG_LIMIT)])
-
-
-def _has_bad_label(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-    return ~np.isin(batch["label"].to_numpy(), list(LABEL_NAMES))
-
-
 def _any_element(column: pa.ListArray, is_set: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """For each list, whether ``is_set`` holds for any of its elements."""
     end = np.cumsum(_list_lengths(column))
@@ -209,6 +199,10 @@ def _any_element(column: pa.ListArray, is_set: npt.NDArray[np.bool_]) -> npt.NDA
 _ROW_RULES: tuple[tuple[str, Callable[[pa.RecordBatch], npt.NDArray[np.bool_]], str], ...] = (
     ("a missing value", _has_gap, "a value in every column"),
     ("lists of unequal lengths", _has_unequal_lists, f"{', '.join(OBJECT_COLUMNS)} of one length"),
-    ("an unknown tag", _has_bad_tag, KNOWN_TAGS),
-    ("an unknown label", _has_bad_label, ", ".join(map(str, LABEL_NAMES))),
+    (
+        "an unknown tag",
+        lambda batch: _any_element(batch["tag"], ~np.isin(batch["tag"].flatten(), list(OBJECTS))),
+        KNOWN_TAGS,
+    ),
+    ("an unknown label", lambda batch: ~np.isin(batch["label"], list(LABEL_NAMES)), ", ".join(map(str, LABEL_NAMES))),
 )

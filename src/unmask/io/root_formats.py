@@ -8,6 +8,7 @@ soft term from tracks minus all selected objects, where jets count out to |eta| 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from unmask.errors import BadDataError
 from unmask.io import RootFormat
 from unmask.io.root_file import Entries
-from unmask.io.root_objects import Derived, FloatArray, Layout, select_objects
+from unmask.io.root_objects import AnyArray, FloatArray, Layout, select_objects
 from unmask.io.selections import SelectionTable
 
 #: Taggers that came with PUPPI jets; the MET that belongs to such jets is PUPPI's, though some files hold both.
@@ -25,20 +26,18 @@ _SOFT_TERM = "MET_Core_AnalysisMETAuxDyn."
 _TRACK_BIT = 0x4000
 _MIN_JET_PT_GEV, _MAX_JET_ABS_ETA = 20.0, 4.5
 _B_TAGGING = "BTagging_AntiKt4EMPFlowAuxDyn."
+#: The mixture that b-jets are told from, by tagger.
+_FRACTIONS = {"GN2v01": {"c": 0.2, "tau": 0.01, "u": 0.79}, "DL1dv01": {"c": 0.018, "u": 0.982}}
 
 
-def _delphes_met(entries: Entries, _: SelectionTable) -> tuple[FloatArray, FloatArray]:
-    return _values(entries, "MissingET.MET"), _values(entries, "MissingET.Phi")
+def _delphes_met(entries: Entries, _: SelectionTable) -> tuple[AnyArray, AnyArray]:
+    return entries.values("MissingET.MET"), entries.values("MissingET.Phi")
 
 
-def _nanoaod_met(entries: Entries, _: SelectionTable) -> tuple[FloatArray, FloatArray]:
+def _nanoaod_met(entries: Entries, _: SelectionTable) -> tuple[AnyArray, AnyArray]:
     has_puppi_jets = any(tagger in entries for tagger in _TAGGERS_OF_PUPPI_JETS)
     name = "PuppiMET" if has_puppi_jets or "MET_pt" not in entries else "MET"
-    return _values(entries, f"{name}_pt"), _values(entries, f"{name}_phi")
-
-
-def _values(entries: Entries, name: str) -> FloatArray:
-    return entries.values(name).astype(np.float64)
+    return entries.values(f"{name}_pt"), entries.values(f"{name}_phi")
 
 
 def _physlite_met(entries: Entries, table: SelectionTable) -> tuple[FloatArray, FloatArray]:
@@ -58,26 +57,18 @@ def _physlite_met(entries: Entries, table: SelectionTable) -> tuple[FloatArray, 
     return np.hypot(x, y), np.arctan2(y, x)
 
 
-def _discriminant(entries: Entries, tagger: str, fractions: dict[str, float]) -> FloatArray:
+def _discriminant(entries: Entries, tagger: str) -> FloatArray:
     """Log-likelihood ratio of b-jets to a mixture of other flavours, per jet; NaN for a jet without a link."""
     counts, _ = entries.lists("AnalysisJetsAuxDyn.pt")
     _, index = entries.lists("AnalysisJetsAuxDyn.btaggingLink.m_persIndex", like=counts)
     n_linked, b = entries.lists(f"{_B_TAGGING}{tagger}_pb")
     other = np.zeros(len(b))
-    for name, fraction in fractions.items():
+    for name, fraction in _FRACTIONS[tagger].items():
         other += fraction * entries.lists(f"{_B_TAGGING}{tagger}_p{name}", like=n_linked)[1]
     score = np.append(np.log(b / other), np.nan)
     is_linked = index < np.repeat(n_linked, counts)
     first = np.repeat(np.cumsum(n_linked) - n_linked, counts)
     return score[np.where(is_linked, first + index, -1).astype(np.int64)]
-
-
-def _gn2(entries: Entries) -> FloatArray:
-    return _discriminant(entries, "GN2v01", {"c": 0.2, "tau": 0.01, "u": 0.79})
-
-
-def _dl1d(entries: Entries) -> FloatArray:
-    return _discriminant(entries, "DL1dv01", {"c": 0.018, "u": 0.982})
 
 
 def _quality_level(entries: Entries) -> npt.NDArray[np.int64]:
@@ -118,9 +109,9 @@ LAYOUTS: dict[RootFormat, Layout] = {
         weight="EventInfoAuxDyn.mcEventWeights",
         met=_physlite_met,
         derived={
-            ("jet", "GN2v01"): Derived(f"{_B_TAGGING}GN2v01_pb", _gn2),
-            ("jet", "DL1dv01"): Derived(f"{_B_TAGGING}DL1dv01_pb", _dl1d),
-            ("muon", "quality_level"): Derived("AnalysisMuonsAuxDyn.quality", _quality_level),
+            ("jet", "GN2v01"): (f"{_B_TAGGING}GN2v01_pb", partial(_discriminant, tagger="GN2v01")),
+            ("jet", "DL1dv01"): (f"{_B_TAGGING}DL1dv01_pb", partial(_discriminant, tagger="DL1dv01")),
+            ("muon", "quality_level"): ("AnalysisMuonsAuxDyn.quality", _quality_level),
         },
         isolation_is_absolute=True,
     ),

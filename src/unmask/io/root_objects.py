@@ -16,16 +16,11 @@ from unmask.events.event_set import OBJECT_COLUMNS
 from unmask.events.objects import LEPTON_TAGS, TAGS, Unit
 from unmask.io import RootFormat
 from unmask.io.root_file import Entries, open_root, pick_tree
-from unmask.io.selections import (
-    OBJECT_KINDS,
-    ObjectKind,
-    ObjectSelection,
-    SelectionTable,
-    selection_table,
-)
+from unmask.io.selections import OBJECT_KINDS, ObjectKind, ObjectSelection, SelectionTable, selection_table
 from unmask.io.source import Chunk, Source
 from unmask.kinematics import delta_r
 
+AnyArray = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
@@ -33,14 +28,6 @@ IntArray = npt.NDArray[np.int64]
 _MASS_MEV = {"electron": 0.511, "muon": 105.66, "photon": 0.0}
 #: Tags of a negative and a positive lepton.
 _LEPTON_TAGS = dict(zip(("electron", "muon"), LEPTON_TAGS, strict=True))
-
-
-@dataclass(frozen=True)
-class Derived:
-    """A quantity of an object that the file does not hold as such, one value per object."""
-
-    needs: str
-    compute: Callable[[Entries], npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -58,7 +45,7 @@ class Layout:
     met
         Magnitude and azimuth of the missing transverse energy of some entries.
     derived
-        Quantities for the selection beyond the plain branches.
+        Quantities for the selection beyond the plain branches: one branch that they need, and values per object.
     min_b_score
         A b-tagger's score below this, or NaN, means that it was not run on the jet.
     """
@@ -68,8 +55,8 @@ class Layout:
     columns: Mapping[str, str]
     event_id: str
     weight: str
-    met: Callable[[Entries, SelectionTable], tuple[FloatArray, FloatArray]]
-    derived: Mapping[tuple[ObjectKind, str], Derived] = field(default_factory=dict)
+    met: Callable[[Entries, SelectionTable], tuple[AnyArray, AnyArray]]
+    derived: Mapping[tuple[ObjectKind, str], tuple[str, Callable[[Entries], AnyArray]]] = field(default_factory=dict)
     b_tag_is_bits: bool = False
     min_b_score: float = -np.inf
     isolation_is_absolute: bool = False
@@ -135,7 +122,7 @@ def _flat_events(entries: Entries, layout: Layout, table: SelectionTable, proces
     columns: dict[str, Any] = {
         name: np.concatenate([getattr(one, name) for one in objects])[order] for name in OBJECT_COLUMNS
     }
-    met, met_phi = layout.met(entries, table)
+    met, met_phi = (values.astype(np.float64) for values in layout.met(entries, table))
     weight = entries.values(layout.weight) if layout.weight in entries else np.ones(n)
     return FlatEvents(
         row=np.arange(entries.start, entries.stop, dtype=np.int64),
@@ -153,15 +140,14 @@ def _select(entries: Entries, layout: Layout, kind: ObjectKind, selection: Objec
     counts, pt = entries.lists(layout.prefixes[kind] + layout.columns["pt"])
 
     def column(name: str) -> FloatArray:
-        derived = layout.derived.get((kind, name))
-        values = derived.compute(entries) if derived else entries.lists(layout.prefixes[kind] + name, like=counts)[1]
-        return values.astype(np.float64)
+        if (kind, name) in layout.derived:
+            return layout.derived[kind, name][1](entries).astype(np.float64)
+        return entries.lists(layout.prefixes[kind] + name, like=counts)[1].astype(np.float64)
 
     def available(limits: Mapping[str, float]) -> list[str]:
         """The quantities that the file has; the first, to be missed by name, if it has none."""
-        derived = {name: layout.derived.get((kind, name)) for name in limits}
-        needs = {name: one.needs if one else layout.prefixes[kind] + name for name, one in derived.items()}
-        return [name for name, branch in needs.items() if branch in entries] or list(limits)[:1]
+        needs = {name: layout.derived.get((kind, name), (layout.prefixes[kind] + name,))[0] for name in limits}
+        return [name for name in limits if needs[name] in entries] or list(limits)[:1]
 
     pt_mev = to_mev(pt.astype(np.float64), layout.unit)
     eta, phi = column(layout.columns["eta"]), column(layout.columns["phi"])

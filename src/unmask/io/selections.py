@@ -122,26 +122,22 @@ def selection_table(kind: RootFormat, overrides: Mapping[str, Mapping[str, Any]]
         if not isinstance(changes, Mapping):
             raise UsageError(f"selection of {name}: {changes!r}; accepted: a table such as {{'min_pt_gev': 30}}")
         keys = [field.name for field in fields(ObjectSelection) if field.name != "b_tag" or name == "jet"]
-        for key in changes:
+        values: dict[str, Any] = {}
+        for key, value in changes.items():
+            where = f"selection of {name}: {key}"
             if key not in keys:
                 raise UsageError(f"selection of {name}: unknown key {key!r}; {nearest(key, keys)}")
-        values: dict[str, Any] = {
-            key: _checked(f"selection of {name}: {key}", key, value) for key, value in changes.items()
-        }
+            if key not in ("isolation", "identification", "b_tag"):
+                values[key] = _number(where, value)
+                continue
+            if not isinstance(value, Mapping):
+                raise UsageError(f"{where} is {value!r}; accepted: branch and limit, such as {{'btagDeepFlavB': 0.28}}")
+            values[key] = {str(branch): _number(f"{where}, {branch}", limit) for branch, limit in value.items()}
         table[name] = replace(table[name], **values)
-    if kind == "delphes" and any(bits < 1 or bits != int(bits) for bits in table["jet"].b_tag.values()):
-        raise UsageError(
-            f"selection of jet: b_tag is {dict(table['jet'].b_tag)}; accepted: bits, such as {{'BTag': 1}}"
-        )
+    b_tag = dict(table["jet"].b_tag)
+    if kind == "delphes" and any(bits < 1 or bits != int(bits) for bits in b_tag.values()):
+        raise UsageError(f"selection of jet: b_tag is {b_tag}; accepted: bits, such as {{'BTag': 1}}")
     return table
-
-
-def _checked(where: str, key: str, value: Any) -> float | dict[str, float]:
-    if key not in ("isolation", "identification", "b_tag"):
-        return _number(where, value)
-    if not isinstance(value, Mapping):
-        raise UsageError(f"{where} is {value!r}; accepted: branch and limit, such as {{'btagDeepFlavB': 0.2783}}")
-    return {str(branch): _number(f"{where}, {branch}", limit) for branch, limit in value.items()}
 
 
 def _number(where: str, value: Any) -> float:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from unmask.errors import BadDataError, UsageError, nearest
 from unmask.events.event_set import BACKGROUND, SIGNAL
-from unmask.events.fingerprints import is_leak
+from unmask.events.fingerprints import is_leak, random_numbers
 from unmask.scores.p_values import COMBINE, Array, BackgroundTail, Rule, p_values
 from unmask.scores.score_table import COLUMNS, Scores, align
 
@@ -103,12 +103,4 @@ def untrained_scores(
         p = [p_values(values[is_background], values, weight[is_background]) for values in combined]
         minus_log_p = -np.log(p)
         scores |= {FISHER: COMBINE["product"](minus_log_p), MIN_P: COMBINE["or"](minus_log_p)}
-    return scores | {RANDOM: _random_numbers(event_key, seed)}
-
-
-def _random_numbers(event_key: npt.NDArray[np.int64], seed: int) -> Array:
-    """Numbers from 0 to 1 that look random, each made of a key and the seed: the finalizer of SplitMix64."""
-    mixed = event_key.astype(np.uint64) + np.random.default_rng(seed).integers(0, 1 << 63, dtype=np.uint64)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return np.asarray((mixed ^ (mixed >> np.uint64(31))) / 2.0**64, np.float64)
+    return scores | {RANDOM: random_numbers(event_key, seed)}
