@@ -114,11 +114,7 @@ def split(
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
     fractions: Annotated[
         tuple[float, float, float], typer.Option(help="Fractions of training, validation and test.")
-    ] = (
-        0.8,
-        0.1,
-        0.1,
-    ),
+    ] = (0.8, 0.1, 0.1),
 ) -> None:
     """Split events into train.parquet, validation.parquet and test.parquet.
 

@@ -12,8 +12,6 @@ from unmask.cli.console import err, note, progress_bar
 from unmask.fitted import EpochRecord, Reporter
 from unmask.study.stages import Stage, StudyReporter
 
-#: Steps between two looks at the clock.
-_STEPS_PER_UPDATE = 10
 #: Seconds between two lines off a terminal.
 _SECONDS_PER_LINE = 60
 
@@ -23,7 +21,7 @@ class TrainingLine(Reporter):
 
     def __init__(self, title: str, max_epochs: int) -> None:
         self.title, self.max_epochs, self.line = title, max_epochs, ""
-        self.n_pending, self.n_epochs, self.seconds, self.shown = 0, 0, 0.0, time.monotonic()
+        self.n_epochs, self.seconds, self.shown = 0, 0.0, time.monotonic()
         columns = (TextColumn("{task.description}"), BarColumn(bar_width=10), TimeRemainingColumn())
         self.bar = Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
         self.task = self.bar.add_task(title, total=None)
@@ -46,10 +44,7 @@ class TrainingLine(Reporter):
         self.bar.reset(self.task, total=n_steps, description=self.line or self.title)
 
     def step_done(self) -> None:
-        self.n_pending += 1
-        if self.n_pending == _STEPS_PER_UPDATE:
-            self.bar.advance(self.task, self.n_pending)
-            self.n_pending = 0
+        self.bar.advance(self.task)
 
     def epoch_done(self, record: EpochRecord) -> None:
         self.seconds += record.seconds

@@ -44,8 +44,7 @@ def run(
         Path | None, typer.Option("--out", "-o", help="Folder for the journal, figures and the best preset.")
     ] = None,
     storage: Annotated[
-        str | None,
-        typer.Option(help="Journal file, or URL of a database [default: OUT/journal.log]."),
+        str | None, typer.Option(help="Journal file, or URL of a database [default: OUT/journal.log].")
     ] = None,
     study: Annotated[str | None, typer.Option(help="Name of the study [default: from target and preset].")] = None,
     epochs: Annotated[
@@ -159,7 +158,7 @@ def _fitted(folder: Path, settings: Settings) -> Tokenizer:
 def _note_trial(trial: FrozenTrial, study: Study) -> None:
     from unmask.tuning.results import complete_trials
 
-    reason = f" ({trial.user_attrs['reason']})" if trial.user_attrs.get("reason") else ""
+    reason = f" ({trial.user_attrs['reason']})" if "reason" in trial.user_attrs else ""
     loss = "" if trial.value is None else f", validation loss {trial.value:.5g}"
     epochs, seconds = len(trial.intermediate_values), trial.user_attrs.get("seconds", 0.0)
     best = complete_trials(study)[:1]
@@ -183,7 +182,5 @@ def _show(study: Study, limit: int) -> None:
         (str(best["trial"]), f"{best['validation_loss']:.5g}", str(best["epochs"]), _text(best["parameters"]))
         for best in known["best"]
     ]
-    states = ", ".join(f"{n} {state}" for state, n in known["trials"].items())
-    show_table(
-        f"study {study.study_name}: {states or 'no trials'}", ("trial", "loss", "epochs", "hyper-parameters"), rows
-    )
+    states = ", ".join(f"{n} {state}" for state, n in known["trials"].items()) or "no trials"
+    show_table(f"study {study.study_name}: {states}", ("trial", "loss", "epochs", "hyper-parameters"), rows)

@@ -11,7 +11,7 @@ from typing import Any
 from unmask.errors import BadDataError, UsageError, closest, nearest
 from unmask.fitted import DETECTORS
 from unmask.io.sample import STUDIES, sample_path
-from unmask.workflow.settings import GROUPS, Settings, checked_arguments, load_settings, merged, preset_names, read_toml
+from unmask.workflow.settings import GROUPS, Settings, load_settings, merged, preset_names, read_toml
 
 #: The study of a user's own files.
 DEFAULT = "default"
@@ -40,10 +40,10 @@ class Study:
 
     name: str
     description: str
-    detectors: tuple[str, ...]
+    detectors: Sequence[str]
     folder: str = ""
-    signal_processes: tuple[str, ...] = ()
-    published: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
+    signal_processes: Sequence[str] = ()
+    published: Mapping[str, Sequence[str]] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
     channel: str = ""
 
@@ -74,12 +74,11 @@ def load_study(name: str) -> Study:
     """Load a study by its name.
 
     >>> load_study("four-top").signal_processes
-    ('tttt',)
+    ['tttt']
     """
     if name not in [*study_names(), DEFAULT]:
         raise UsageError(f"unknown study {name!r}; {nearest(name, study_names())}, or give --background files")
-    content = read_toml(_FOLDER / f"{name}.toml")
-    return Study(**checked_arguments(Study, {"name": name} | content, where=f"study {name}"))
+    return Study(name, **read_toml(_FOLDER / f"{name}.toml"))
 
 
 def choose_detectors(

@@ -31,7 +31,6 @@ from unmask.workflow.score import Outcome, Scoring
 from unmask.workflow.settings import Settings
 
 MARK = "study.json"
-_FORMAT_VERSION = 1
 #: Most anomalous events that are explained, per detector.
 N_EXPLAINED = 50
 #: Events that are scored at a time.
@@ -90,16 +89,10 @@ class StudyRun:
         return Ledger(self.out)
 
     def run(self) -> list[Stage]:
-        """Do what is missing or has changed, and return it.
-
-        Raises
-        ------
-        UnmaskError
-            The error of a stage that failed, after all that does not depend on it is done.
-        """
+        """Do what is missing or has changed, and return it; see :func:`run_stages` for failures."""
         self.check()
         with atomic_path(self.out / MARK) as scratch:
-            scratch.write_text(json.dumps({"format_version": _FORMAT_VERSION, "study": self.study.name}) + "\n")
+            scratch.write_text(json.dumps({"format_version": 1, "study": self.study.name}) + "\n")
         return run_stages(self.stages, self.ledger, self.reporter)
 
     @cached_property

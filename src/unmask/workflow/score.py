@@ -67,12 +67,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Scoring:
-    """A detector and how it scores.
+    """A detector, or the folder of a saved one, and how it scores.
 
     Attributes
     ----------
-    model
-        The detector, or the folder of a saved one.
     reduction
         Reduction of token losses to a score; None for that of the detector.
     token_losses

@@ -94,7 +94,7 @@ def _load(source: str | Path | Mapping[str, Any]) -> Settings:
         return _from_tables("settings", source)
     name = str(source)
     if name.endswith(".toml"):
-        return _from_tables(Path(name).stem, read_toml(Path(name)), where=name)
+        return _from_tables(name, read_toml(Path(name)))
     if name in preset_names():
         return _from_tables(name, read_toml(_FOLDER / f"{name}.toml"))
     if name in TOKENIZERS:
@@ -107,8 +107,8 @@ def _load(source: str | Path | Mapping[str, Any]) -> Settings:
     raise UsageError(f"unknown preset {name!r}. {hint}List all {len(preset_names())}: unmask list")
 
 
-def _from_tables(name: str, content: Mapping[str, Any], where: str = "") -> Settings:
-    where, known = where or name, ("description", "tokenizer", "detector")
+def _from_tables(where: str, content: Mapping[str, Any]) -> Settings:
+    known = ("description", "tokenizer", "detector")
     for key in content:
         if key not in known:
             raise UsageError(f"{where}: unknown entry {key!r}; {nearest(key, known)}")
@@ -118,7 +118,7 @@ def _from_tables(name: str, content: Mapping[str, Any], where: str = "") -> Sett
     if not isinstance(tokenizer, Mapping) or ("tokenizer" in _parameters(detector)) != bool(tokenizer):
         verdict = "must not be a" if tokenizer else "is no"
         raise UsageError(f"{where}: there {verdict} table [tokenizer] for this kind of detector")
-    return Settings(name, str(content.get("description", "")), tokenizer, detector)
+    return Settings(Path(where).stem, str(content.get("description", "")), tokenizer, detector)
 
 
 def merged(*tables: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,29 +183,25 @@ def _parameters(table: Mapping[str, Any]) -> Mapping[str, object]:
 
 
 def _new(kinds: Iterable[str], table: Mapping[str, Any], where: str) -> Any:
-    """Make what a table describes, after checking every entry."""
+    """Make what a table describes, after checking every entry; an error names all mistakes."""
     settings = dict(table)
     kind = settings.pop("kind", None)
     if kind not in kinds:
         raise UsageError(f"{where}: kind is {kind!r}; {nearest(str(kind), kinds)}")
-    new = class_of(kind)(**checked_arguments(class_of(kind), settings, where=where))
+    arguments, mistakes = _check(class_of(kind), settings)
+    if mistakes:
+        raise UsageError(f"{where}: " + "; ".join(mistakes))
+    new = class_of(kind)(**arguments)
     new.check()
     return new
 
 
-def checked_arguments(constructor: type[object], table: Mapping[str, Any], *, where: str) -> dict[str, Any]:
-    """Check a table against the signature of a constructor and return its arguments; an error names all mistakes.
+def _check(constructor: type[object], table: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Check a table against the signature of a constructor, and return its arguments and all mistakes.
 
     The types and defaults of the signature are the only statement of what a setting may be. A table within the table
     changes single fields of a default that is a dataclass.
     """
-    arguments, mistakes = _check(constructor, table)
-    if mistakes:
-        raise UsageError(f"{where}: " + "; ".join(mistakes))
-    return arguments
-
-
-def _check(constructor: type[object], table: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     from pydantic import ConfigDict, ValidationError, create_model
 
     hints = get_type_hints(constructor if is_dataclass(constructor) else constructor.__init__)
