@@ -65,7 +65,7 @@ def run() -> dict[str, float]:
 def measure_one_by_one(scores: dict[str, Scores], evaluation: Evaluation) -> None:
     """Measure the same rows and comparisons, each from the scores alone."""
     first = next(iter(scores.values()))
-    untrained = untrained_scores(first.observables or {}, first.label == 0, first.weight, first.event_key)
+    untrained = untrained_scores(first.observables, first.label == 0, first.weight, first.event_key)
     values = {name: one.score for name, one in scores.items()} | untrained
     process = first.process_names.array()
     for signal in evaluation.selections:

@@ -196,6 +196,5 @@ def test_scores_carry_what_anyone_can_compute(
 ) -> None:
     write_scores(tmp_path / "scores.parquet", [fitted.scores(part) for part in sample[2].chunks(100)])
     scores = read_scores(tmp_path / "scores.parquet")
-    assert scores.observables is not None
     np.testing.assert_array_equal(scores.observables["n_b_jets"], (sample[2].tag == 2).sum(1))
     np.testing.assert_array_equal(scores.observables["met_mev"], sample[2].met_mev)

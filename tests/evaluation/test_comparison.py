@@ -104,11 +104,11 @@ def test_events_of_the_same_name_with_other_content_are_refused() -> None:
     met = np.array([np.nan, 2, 3, 4])
     reference = toy_scores([1, 2, 3, 4], label, observables=observables | {"met_mev": met})
     for column in observables:
-        changed = (reference.observables or {})[column] + np.array([0, 0, 0, 1])
-        other = replace(reference, observables={**(reference.observables or {}), column: changed})
+        changed = reference.observables[column] + np.array([0, 0, 0, 1])
+        other = replace(reference, observables={**reference.observables, column: changed})
         with pytest.raises(BadDataError, match=r"b and a hold .* different events \(1 of 4 have the same file name"):
             align(other, reference, name="b", reference_name="a")
-    for same in (reference, replace(reference, observables=None)):
+    for same in (reference, replace(reference, observables={})):
         assert len(align(same[np.arange(4)[::-1]], reference, name="b", reference_name="a")) == 4
 
 

@@ -81,7 +81,6 @@ def verdicts(found: Evaluation, signal: str = "all signal") -> dict[str, str]:
 
 def test_detectors_are_better_or_worse_than_the_best_untrained_score_or_neither() -> None:
     good, bad = two_signals(shift=3), two_signals(shift=0.3)
-    assert good.observables is not None
     fisher = untrained_scores(good.observables, good.label == 0, good.weight, good.event_key)[FISHER]
     equal = replace(good, score=fisher + np.random.default_rng(1).normal(0, 0.01, len(good)))
     found = evaluate({"bad": bad, "equal": equal, "good": good}, n_replicas=20)
@@ -138,7 +137,6 @@ def test_the_random_score_is_that_of_the_event_and_the_seed() -> None:
     scores = two_signals()
 
     def random(scores: Scores, seed: int = 0) -> npt.NDArray[np.float64]:
-        assert scores.observables is not None
         return untrained_scores(scores.observables, scores.label == 0, scores.weight, scores.event_key, seed=seed)[
             RANDOM
         ]
@@ -166,16 +164,15 @@ def test_untrained_scores_tell_gluinos_from_background() -> None:
 
 
 def test_without_the_columns_it_says_that_untrained_scores_are_missing() -> None:
-    found = evaluate({"detector": replace(two_signals(), observables=None)}, n_replicas=20)
+    found = evaluate({"detector": replace(two_signals(), observables={})}, n_replicas=20)
     assert {row.name for row in found.rows} == {"detector"}
     assert found.notes[0].startswith("no untrained scores: no scores file has the column n_objects or ")
-    both = evaluate({"from elsewhere": replace(two_signals(), observables=None), "whole": two_signals()}, n_replicas=20)
+    both = evaluate({"from elsewhere": replace(two_signals(), observables={}), "whole": two_signals()}, n_replicas=20)
     assert {row.name for row in both.rows} == {"from elsewhere", "whole", *UNTRAINED}
 
 
 def test_a_missing_column_leaves_the_other_untrained_scores() -> None:
     scores = two_signals()
-    assert scores.observables is not None
     less = replace(
         scores, observables={name: column for name, column in scores.observables.items() if name != "n_b_jets"}
     )
@@ -200,7 +197,6 @@ def test_a_process_may_be_called_all() -> None:
 def test_untrained_scores_are_finite_whatever_the_sign_of_the_weights() -> None:
     """Where negative weights prevail in the tail, the share of background there is less than nothing."""
     scores = two_signals()
-    assert scores.observables is not None
     tail = scores.observables["ht_mev"] > np.quantile(scores.observables["ht_mev"], 0.9)
     found = evaluate({"detector": replace(scores, weight=np.where(tail, -0.5, 1.0))}, n_replicas=20)
     assert all(0 <= row.metrics.auc.value <= 1 for row in found.rows if row.name in (FISHER, MIN_P))

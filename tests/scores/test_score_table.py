@@ -22,13 +22,11 @@ def some_scores() -> Scores:
 
 def test_a_file_without_some_observables_keeps_the_others(tmp_path: Path) -> None:
     scores = some_scores()
-    assert scores.observables is not None
     for missing in COLUMNS:
         known = {name: column for name, column in scores.observables.items() if name != missing}
         less = toy_scores(scores.score, LABEL, observables=known)
         write_scores(tmp_path / "less.parquet", [less])
         found = read_scores(tmp_path / "less.parquet").observables
-        assert found is not None
         assert found.keys() == known.keys()
         for name, column in known.items():
             np.testing.assert_array_equal(found[name], column)
@@ -40,8 +38,6 @@ def test_selected_events_keep_all_columns() -> None:
     assert some.row.tolist() == [5, 2]
     assert some.was_trained_on is not None
     assert some.was_trained_on.tolist() == [False, True]
-    assert scores.observables is not None
-    assert some.observables is not None
     assert some.observables["met_mev"].tolist() == scores.observables["met_mev"][[5, 2]].tolist()
 
 
@@ -61,7 +57,7 @@ def test_pandas_gets_the_columns_of_a_scores_file(monkeypatch: pytest.MonkeyPatc
     frame = scores.to_pandas()
     assert list(frame.columns)[:7] == ["row", "event_id", "label", "weight", "score", "file", "process"]
     assert set(frame.columns) > set(COLUMNS)
-    assert frame["met_mev"].tolist() == (scores.observables or {})["met_mev"].tolist()
+    assert frame["met_mev"].tolist() == scores.observables["met_mev"].tolist()
 
 
 def test_a_file_may_begin_without_events(tmp_path: Path) -> None:

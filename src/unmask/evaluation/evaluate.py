@@ -203,7 +203,7 @@ def evaluate(
     is_background, weight = first.label == BACKGROUND, first.weight
     notes = notes_on(aligned)
     values = {name: each.score for name, each in aligned.items()}
-    observables = {name: column for each in aligned.values() for name, column in (each.observables or {}).items()}
+    observables = {name: column for each in aligned.values() for name, column in each.observables.items()}
     missing = [name for name in COLUMNS if name not in observables]
     if missing:
         what = f"no {' and no '.join(COLUMNS[name].label for name in missing)} among" if observables else "no"

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.special import ndtr
 
 from unmask.evaluation.intervals import N_ERRORS, TAILS, logit_interval, percentile_interval
-from unmask.evaluation.roc import RankedScores, Roc, RocReplicas, highest_at, lowest_at, roc_replicas
+from unmask.evaluation.roc import RankedScores, Roc, RocReplicas, lowest_at, roc_replicas
 from unmask.scores.intervals import CONFIDENCE, Estimate, FloatArray, is_supported, variance_of_efficiency
 
 #: Where the signal efficiency is measured.
@@ -103,7 +103,7 @@ def signal_efficiencies(
     None where fewer than ten background events are above the threshold: the statistics do not support it.
     """
     at = np.array(background_efficiencies)
-    values = highest_at(at, roc.background_efficiency, roc.signal_efficiency)
+    values = np.interp(at, roc.background_efficiency, roc.signal_efficiency)
     n_above = at**2 / np.interp(at, roc.background_efficiency, roc.background_variance)
     spread = replicas.signal_efficiency_at(at)
     return {

@@ -160,7 +160,7 @@ class RocReplicas:
     def signal_efficiency_at(self, background_efficiency: FloatArray) -> FloatArray:
         """Each replica at given background efficiencies: (n_replicas, n_given)."""
         curves = zip(self.background_efficiency, self.signal_efficiency, strict=True)
-        return np.stack([highest_at(background_efficiency, *curve) for curve in curves])
+        return np.stack([np.interp(background_efficiency, *curve) for curve in curves])
 
     def background_efficiency_at(self, signal_efficiency: FloatArray) -> FloatArray:
         """Each replica at given signal efficiencies: (n_replicas, n_given)."""
@@ -168,14 +168,9 @@ class RocReplicas:
         return np.stack([lowest_at(signal_efficiency, *curve) for curve in curves])
 
 
-def highest_at(at: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-    """The highest y of a rising curve at each given x, straight between its points."""
-    return np.interp(at, x, y)
-
-
 def lowest_at(at: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-    """The lowest y of a rising curve at each given x, straight between its points."""
-    return np.interp(-at, -x[::-1], y[::-1])  # of points with the same x, interp takes the last
+    """The lowest y of a rising curve at each given x; ``np.interp``, which takes the last of equal x, the highest."""
+    return np.interp(-at, -x[::-1], y[::-1])
 
 
 def roc_replicas(roc: Roc, *, n_replicas: int = 400, seed: int = 0) -> RocReplicas:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from unmask.evaluation.intervals import TAILS
 from unmask.evaluation.metrics import overlap_area, score_bins
-from unmask.evaluation.roc import RankedScores, Roc, highest_at, roc_replicas
+from unmask.evaluation.roc import RankedScores, Roc, roc_replicas
 from unmask.events.event_set import SIGNAL
 from unmask.report.style import (
     BACKGROUND_COLOR,
@@ -54,7 +54,7 @@ class RocWithBand:
         least = float(roc.background_efficiency[roc.is_supported].min(initial=1.0))
         # Straight lines between the few points of a discrete score are curves on a logarithmic scale.
         at = np.union1d(np.geomspace(least, 1, _N_POINTS), np.linspace(least, 1, _N_POINTS))
-        signal_efficiency = highest_at(at, roc.background_efficiency, roc.signal_efficiency)
+        signal_efficiency = np.interp(at, roc.background_efficiency, roc.signal_efficiency)
         low, high = np.quantile(roc_replicas(roc, n_replicas=200).signal_efficiency_at(at), TAILS, axis=0)
         # Where no signal is left below the threshold, replicas still allow for some.
         low, high = np.minimum(low, signal_efficiency), np.maximum(high, signal_efficiency)

@@ -6,7 +6,7 @@ Scores from elsewhere are read too: a Parquet or CSV file with the columns ``sco
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
@@ -64,7 +64,7 @@ class Scores(EventTable):
 
     score: npt.NDArray[np.float64]
     token_loss: npt.NDArray[np.float32] | None = None
-    observables: dict[str, npt.NDArray[Any]] | None = None
+    observables: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     was_trained_on: npt.NDArray[np.bool_] | None = None
 
     @classmethod
@@ -91,9 +91,8 @@ class Scores(EventTable):
 
     def __getitem__(self, selection: Selection | int) -> Self:
         """Some of the events, in a chosen order."""
-        chosen = EventTable.__getitem__(replace(self, observables=None), selection)
-        observables = {name: column[selection] for name, column in (self.observables or {}).items()}
-        return replace(chosen, observables=observables or None)
+        chosen = EventTable.__getitem__(self, selection)
+        return replace(chosen, observables={name: column[selection] for name, column in self.observables.items()})
 
     @property
     def event_key(self) -> npt.NDArray[np.int64]:
@@ -121,7 +120,7 @@ class Scores(EventTable):
         columns = {name: getattr(self, name) for name in ("row", "event_id", "label", "weight", "score")}
         texts = {"file": self.file_names.array(), "process": self.process_names.array()}
         trained_on = {} if self.was_trained_on is None else {TRAINED_ON: self.was_trained_on}
-        return DataFrame(columns | texts | (self.observables or {}) | trained_on)
+        return DataFrame(columns | texts | self.observables | trained_on)
 
 
 def align(scores: Scores, reference: Scores, *, name: str, reference_name: str) -> Scores:
@@ -148,7 +147,7 @@ def align(scores: Scores, reference: Scores, *, name: str, reference_name: str) 
         n_other = np.count_nonzero(getattr(aligned, column) != getattr(reference, column))
         if n_other:
             raise BadDataError(f"{both}: the {column} of {n_other:,} events is not the same in both")
-    columns, others = aligned.observables or {}, reference.observables or {}
+    columns, others = aligned.observables, reference.observables
     for column in columns.keys() & others.keys():
         n_other = np.count_nonzero(~np.isclose(columns[column], others[column], rtol=0, atol=0, equal_nan=True))
         if n_other:
@@ -177,7 +176,7 @@ def write_scores(path: str | Path, parts: Iterable[Scores], *, provenance: dict[
 
 def _to_arrow(scores: Scores) -> dict[str, pa.Array]:
     columns = identity_to_arrow(scores) | {"score": pa.array(scores.score)}
-    columns |= {name: pa.array(values, _TYPES[name]) for name, values in (scores.observables or {}).items()}
+    columns |= {name: pa.array(values, _TYPES[name]) for name, values in scores.observables.items()}
     if scores.was_trained_on is not None:
         columns[TRAINED_ON] = pa.array(scores.was_trained_on)
     if scores.token_loss is not None:
@@ -237,7 +236,7 @@ def _from_arrow(batch: pa.RecordBatch) -> Scores:
     return Scores(
         score=batch["score"].to_numpy(),
         token_loss=token_loss,
-        observables={name: batch[name].to_numpy() for name in COLUMNS if name in there} or None,
+        observables={name: batch[name].to_numpy() for name in COLUMNS if name in there},
         was_trained_on=batch[TRAINED_ON].to_numpy(zero_copy_only=False) if TRAINED_ON in there else None,
         **identity_from_arrow(batch),
     )
@@ -257,7 +256,7 @@ def _from_plain(columns: dict[str, Any], first_row: int, path: Path) -> Scores:
         process_names=columns.get("process", Names((label % 3).astype(np.int32), tuple(LABEL_NAMES.values()))),
         label=label,
         weight=columns.get("weight", np.ones(n)),
-        observables={name: columns[name] for name in COLUMNS if name in columns} or None,
+        observables={name: columns[name] for name in COLUMNS if name in columns},
     )
 
 
@@ -275,9 +274,8 @@ def concatenate_scores(parts: Sequence[Scores]) -> Scores:
     Token losses, or an observable, that some of them lack, the whole lacks. What is known of the training of some is
     kept: of the events of the others it is not known that they were trained on.
     """
-    observables = [part.observables or {} for part in parts]
-    common = [name for name in COLUMNS if all(name in each for each in observables)]
-    parts = [replace(part, observables=None) for part in parts]
+    common = [name for name in COLUMNS if all(name in part.observables for part in parts)]
+    observables = {name: np.concatenate([part.observables[name] for part in parts]) for name in common}
     if any(part.token_loss is None for part in parts):
         parts = [replace(part, token_loss=None) for part in parts]
     if any(part.was_trained_on is not None for part in parts):
@@ -285,5 +283,4 @@ def concatenate_scores(parts: Sequence[Scores]) -> Scores:
             replace(part, was_trained_on=np.zeros(len(part), np.bool_)) if part.was_trained_on is None else part
             for part in parts
         ]
-    joined = {name: np.concatenate([each[name] for each in observables]) for name in common}
-    return replace(join(parts), observables=joined or None)
+    return replace(join(parts), observables=observables)
