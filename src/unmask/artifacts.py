@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unmask.errors import ArtifactError, UsageError
+from unmask.errors import ArtifactError, UsageError, damage_named
 
 FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
@@ -158,10 +158,8 @@ def load_artifact(folder: str | Path, kind: str | None = None) -> Artifact:
         if present.get(name) != digest:
             state = "is missing" if name not in present else "was damaged or changed after it was saved (hash mismatch)"
             raise ArtifactError(state, path=folder / name)
-    try:
+    with damage_named(folder / ARRAYS, "cannot be read", (SafetensorError, OSError), ArtifactError):
         arrays = load_file(folder / ARRAYS)
-    except (SafetensorError, OSError) as error:
-        raise ArtifactError(f"cannot be read ({error})", path=folder / ARRAYS) from None
     return Artifact(manifest["kind"], manifest["settings"], arrays, manifest["provenance"])
 
 

@@ -5,7 +5,8 @@ The library raises, it never prints; the command line turns each error into one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -44,12 +45,27 @@ class BadDataError(UnmaskError, ValueError):
     def __init__(self, message: str, *, path: str | Path | None = None, where: str | None = None) -> None:
         place = ", ".join(str(part) for part in (path, where) if part is not None)
         super().__init__(f"{place}: {message}" if place else message)
-        self.path = path
-        self.where = where
 
 
 class ArtifactError(BadDataError):
     """A saved tokenizer, detector or events file that is damaged, tampered with or of another version."""
+
+
+@contextmanager
+def damage_named(
+    path: Path,
+    what: str,
+    failures: type[Exception] | tuple[type[Exception], ...] = Exception,
+    error: type[BadDataError] = BadDataError,
+) -> Iterator[None]:
+    """Turn what libraries raise on damaged bytes into an error that names the file and ``what`` is wrong."""
+    try:
+        yield
+    except UnmaskError:
+        raise
+    except failures as failure:
+        reason = (str(failure).strip().splitlines() or [type(failure).__name__])[0]
+        raise error(f"{what}: damaged, truncated or of another kind ({reason})", path=path) from None
 
 
 def nearest(value: str, choices: Iterable[str]) -> str:

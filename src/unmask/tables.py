@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unmask.artifacts import Json, atomic_path
-from unmask.errors import ArtifactError, UnmaskError
+from unmask.errors import ArtifactError, damage_named
 
 METADATA_KEY = b"unmask"
 _PART = re.compile(r"part-\d+-of-\d+\.parquet")
@@ -83,19 +83,15 @@ def open_table(path: str | Path, kind: TableKind) -> Iterator[tuple[pq.ParquetFi
         If it is not there, of another kind or version, or damaged; also for damage that shows while reading.
     """
     path = Path(path)
-    try:
-        # With pre_buffer, pyarrow would hold the whole compressed file.
-        with pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False) as file:
-            yield file, _checked_facts(file.schema_arrow, kind, path)
-    except UnmaskError:
-        raise
-    except FileNotFoundError:
-        raise ArtifactError("no such file", path=path) from None
-    except (pa.ArrowException, OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise ArtifactError(
-            f"cannot be read as Parquet: damaged, truncated or of another kind ({reason})", path=path
-        ) from None
+    if not path.exists():
+        raise ArtifactError("no such file", path=path)
+    failures = (pa.ArrowException, OSError, ValueError)
+    # With pre_buffer, pyarrow would hold the whole compressed file.
+    with (
+        damage_named(path, "cannot be read as Parquet", failures, ArtifactError),
+        pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False) as file,
+    ):
+        yield file, _checked_facts(file.schema_arrow, kind, path)
 
 
 def part_name(i: int, n: int) -> str:

@@ -134,17 +134,9 @@ class EventSet(EventTable):
         """
         from unmask.events.arrays import events_from_arrays
 
-        given: dict[str, Any] = {
-            "types": types,
-            "energy": energy,
-            "pt": pt,
-            "eta": eta,
-            "phi": phi,
-            "met": met,
-            "met_phi": met_phi,
-        }
-        given |= {"n_objects": n_objects, "event_id": event_id, "row": row, "weight": weight}
-        given |= {"process": process, "file": file, "label": label}
+        given: dict[str, Any] = {"types": types, "energy": energy, "pt": pt, "eta": eta, "phi": phi}
+        given |= {"met": met, "met_phi": met_phi, "n_objects": n_objects, "event_id": event_id, "row": row}
+        given |= {"weight": weight, "process": process, "file": file, "label": label}
         return events_from_arrays(given, unit=unit, max_objects=max_objects)
 
     @classmethod

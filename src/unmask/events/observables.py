@@ -87,13 +87,7 @@ OBSERVABLES: dict[str, Observable] = {
 
 
 def passes(events: EventSet, cuts: str) -> npt.NDArray[np.bool_]:
-    """Which events (n_events,) pass cuts such as ``met > 200 and n_b_jets >= 2``; momenta are in GeV.
-
-    Raises
-    ------
-    UsageError
-        If a cut cannot be read, or an observable is unknown.
-    """
+    """Which events (n_events,) pass cuts such as ``met > 200 and n_b_jets >= 2``; momenta are in GeV."""
     is_kept = np.ones(len(events), np.bool_)
     for cut in re.split(r"\band\b", cuts):
         match = _CUT.fullmatch(cut)

@@ -36,13 +36,7 @@ class EventSchema:
 
     @classmethod
     def from_json(cls, saved: dict[str, Json]) -> EventSchema:
-        """Take back what a manifest holds.
-
-        Raises
-        ------
-        ArtifactError
-            If this version of unmask lacks one of the types.
-        """
+        """Take back what a manifest holds."""
         unknown = [name for name in saved["object_types"] if name not in TAGS]
         if unknown:
             raise ArtifactError(f"made for objects of type {', '.join(unknown)}; this unmask has {', '.join(TAGS)}")

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from unmask.errors import UnmaskError, UsageError, nearest
+from unmask.errors import UsageError, damage_named, nearest
 from unmask.events.build import FlatEvents
 from unmask.events.columns import Names
 from unmask.events.event_set import OBJECT_COLUMNS
@@ -33,6 +33,8 @@ ZIP_MAGIC = b"PK\x03\x04"
 PROCESS_ARRAY = "process"
 #: Stands for an array of Python objects, which could only be unpickled.
 _OBJECTS = np.empty(0, object)
+#: What damaged files make h5py, zipfile and NumPy raise.
+_DAMAGE = (OSError, EOFError, ValueError, LookupError, RuntimeError, TypeError, zlib.error, BadZipFile)
 #: Slots for objects of this layout.
 MAX_OBJECTS = 18
 _MET, _MET_PHI, _FIRST_OBJECT = MAX_OBJECTS, MAX_OBJECTS + 1, MAX_OBJECTS + 2
@@ -63,7 +65,7 @@ def stream(source: Source) -> Iterator[Chunk]:
 def _stream_arrays(
     source: Source, kind: str, open_arrays: Callable[[Path], AbstractContextManager[dict[str, Any]]]
 ) -> Iterator[Chunk]:
-    with _errors_named(source, kind), open_arrays(source.path) as arrays:
+    with damage_named(source.path, f"cannot be read as {kind}", _DAMAGE), open_arrays(source.path) as arrays:
         name = _choose(source, arrays)
         table, process = arrays[name], arrays.get(name[: name.rfind("/") + 1] + PROCESS_ARRAY)
         if process is _OBJECTS:
@@ -106,17 +108,6 @@ def _npz(path: Path) -> Iterator[dict[str, Any]]:
                         raise
                     arrays[name.removesuffix(".npy")] = _OBJECTS
         yield arrays
-
-
-@contextmanager
-def _errors_named(source: Source, kind: str) -> Iterator[None]:
-    """Turn whatever a damaged file makes the libraries raise into an error that names the file."""
-    try:
-        yield
-    except UnmaskError:
-        raise
-    except (OSError, EOFError, ValueError, LookupError, RuntimeError, TypeError, zlib.error, BadZipFile) as error:
-        raise source.error(f"cannot be read as {kind}: damaged, truncated or of another kind ({error})") from None
 
 
 def _choose(source: Source, arrays: dict[str, Any]) -> str:

@@ -77,13 +77,7 @@ def stream_events(
 
 
 def count_entries(path: Path, *, kind: FileFormat | None = None, options: ReadOptions | None = None) -> int | None:
-    """How many entries a file of one of ``SEEKABLE_FORMATS`` has; None for others, which must be read to know.
-
-    Raises
-    ------
-    BadDataError
-        If the file is not there, of no known kind, or damaged.
-    """
+    """How many entries a file of one of ``SEEKABLE_FORMATS`` has; None for others, which must be read to know."""
     kind = kind or detect_kind(path)
     options = options or ReadOptions()
     if kind == "parquet":

@@ -16,18 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unmask.errors import BadDataError, UnmaskError, UsageError, nearest, require
+from unmask.errors import BadDataError, UsageError, damage_named, nearest, require
 from unmask.io import ROOT_MARKS, RootFormat
 
 
 def detect_root_kind(path: Path) -> RootFormat:
-    """Detect the format of a ROOT file from the branches of its trees.
-
-    Raises
-    ------
-    BadDataError
-        If the file is damaged or no tree of a known format is in it.
-    """
+    """Detect the format of a ROOT file from the branches of its trees."""
     with open_root(path) as file:
         trees = _trees(file, path)
         n_marks = {kind: max((_n_marks(tree, kind) for tree in trees.values()), default=0) for kind in ROOT_MARKS}
@@ -55,18 +49,12 @@ class Tree:
         return _spelling(name) in self._keys
 
     def read(self, name: str, start: int, stop: int) -> Any:
-        """Entries ``start`` to ``stop`` of a branch, as an awkward array.
-
-        Raises
-        ------
-        BadDataError
-            If the branch is missing or cannot be read.
-        """
+        """Entries ``start`` to ``stop`` of a branch, as an awkward array."""
         if name not in self:
             close = get_close_matches(name, self._names, n=3)
             hint = f"; did you mean {' or '.join(close)}?" if close else ""
             raise BadDataError(f"the branch {name} is missing{hint}", path=self.path)
-        with _as_bad_data(self.path, f"the branch {name}"):
+        with damage_named(self.path, f"the branch {name}"):
             if name not in self._branches:
                 self._branches[name] = self._tree[self._keys[_spelling(name)]]
             return self._branches[name].array(entry_start=start, entry_stop=stop, library="ak")
@@ -122,7 +110,7 @@ class Entries:
     def _numbers(self, name: str, array: Any) -> npt.NDArray[Any]:
         import awkward as ak
 
-        with _as_bad_data(self.tree.path, f"the branch {name} of type {array.type}"):
+        with damage_named(self.tree.path, f"the branch {name} of type {array.type}"):
             numbers = np.asarray(ak.to_numpy(array))
         if numbers.dtype.kind not in "biuf" or numbers.ndim != 1:
             raise BadDataError(f"the branch {name} holds {array.type}; accepted: numbers", path=self.tree.path)
@@ -135,33 +123,21 @@ def open_root(path: Path) -> Iterator[Any]:
     require("uproot", "root")
     import uproot
 
-    with _as_bad_data(path, "the file"):
+    with damage_named(path, "the file"):
         file = uproot.open({str(path): None})  # a mapping, so that a colon in the name is not taken for a tree
     with file:
         yield file
 
 
-@contextmanager
-def _as_bad_data(path: Path, what: str) -> Iterator[None]:
-    """Damaged bytes make uproot raise nearly anything: say it in one way."""
-    try:
-        yield
-    except UnmaskError:
-        raise
-    except Exception as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise BadDataError(f"{what} is damaged, truncated or of an unknown type ({reason})", path=path) from None
-
-
 def _trees(file: Any, path: Path) -> dict[str, Tree | None]:
     """The trees of a file by name; None for one that cannot be read (metadata of an experiment's own classes)."""
-    with _as_bad_data(path, "the file"):
+    with damage_named(path, "the file"):
         classes = file.classnames(cycle=False)
     trees: dict[str, Tree | None] = {}
     for name, class_name in classes.items():
         if class_name.startswith(("TTree", "TNtuple")) or class_name.endswith("RNTuple"):
             try:
-                with _as_bad_data(path, name):
+                with damage_named(path, name):
                     trees[name] = Tree(path, file[name])
             except BadDataError:
                 trees[name] = None

@@ -78,15 +78,7 @@ class Objects:
 
 
 def stream_root(source: Source, kind: RootFormat, layout: Layout) -> Iterator[Chunk]:
-    """Yield the events of a file, ``chunk_events`` entries at a time.
-
-    Raises
-    ------
-    BadDataError
-        If the file is damaged, holds no tree of this format or lacks a branch.
-    UsageError
-        If the options do not fit the file.
-    """
+    """Yield the events of a file, ``chunk_events`` entries at a time."""
     if source.options.unit not in (None, layout.unit):
         raise UsageError(f"{source.path}: unit {source.options.unit}; {kind} files are in {layout.unit}, always")
     table = selection_table(kind, source.options.selection)

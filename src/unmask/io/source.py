@@ -118,13 +118,7 @@ def decompressed(file: io.BufferedReader) -> IO[bytes]:
 
 
 def read_blocks(source: Source, block_bytes: int) -> Iterator[bytes]:
-    """Yield a text file in blocks of whole lines, about ``block_bytes`` each.
-
-    Raises
-    ------
-    BadDataError
-        If the compressed stream is damaged or ends early.
-    """
+    """Yield a text file in blocks of whole lines, about ``block_bytes`` each."""
     rest = b""
     with source.path.open("rb") as file:
         stream, size = decompressed(file), source.path.stat().st_size
