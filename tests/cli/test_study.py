@@ -35,6 +35,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("study", ["gluino", "four-top"])
+def test_a_published_study_without_files_takes_the_bundled_sample(study: str, tmp_path: Path) -> None:
+    _, notes = running("study", "run", study, "--out", tmp_path / "study", "--only", "default", "--dry-run")
+    assert "bundled sample" in notes
+    assert max(map(len, notes.splitlines())) <= 80
+
+
 def test_a_published_study_from_files_to_tables(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     out = Path("study")

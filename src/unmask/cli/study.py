@@ -87,8 +87,9 @@ def run(
     current = StudyRun(out, chosen, detectors, files, seed, device, StudyProgress(), style)
     current.check()
     planned = plan(current.stages, current.ledger)
-    of_sample = " (bundled sample; full data: --benchmark-dir DIR)" if study and not benchmark_dir else ""
-    note(f"{chosen.description[:1].upper()}{chosen.description[1:]}{of_sample}")
+    note(f"{chosen.description[:1].upper()}{chosen.description[1:]}")
+    if study and not benchmark_dir:
+        note("bundled sample; full data: --benchmark-dir DIR")
     if dry_run:
         rows = [_row(stage, why, current.ledger) for stage, why in planned]
         show_table(f"stages of the study in {out}", ("stage", "state", "reads or scores"), rows)
