@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,6 @@ from unmask.report.style import (
     name_simulation,
     new_figure,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
@@ -136,7 +133,7 @@ def draw_token_occurrence(
     beside them the tokens of objects would hardly be seen.
     """
     n_codes = len(background)
-    n_shown = n_codes if n_object_codes is None else n_object_codes
+    n_shown = n_object_codes or n_codes
     with new_figure(2, 1, (8, 4.5), style=style, sharex=True, height_ratios=[3, 1]) as (drawing, axes):
         upper, lower = axes[:, 0]
         _stairs(upper, background[:n_shown], signal[:n_shown])
@@ -161,7 +158,7 @@ def draw_token_occurrence(
     return drawing
 
 
-def _stairs(axis: Axes, background: FloatArray, signal: FloatArray, first: int = 1) -> None:
+def _stairs(axis: Any, background: FloatArray, signal: FloatArray, first: int = 1) -> None:
     edges = np.arange(first, first + len(background) + 1) - 0.5
     axis.stairs(background, edges, color=BACKGROUND_COLOR, fill=True, alpha=0.5, label="background")
     axis.stairs(signal, edges, color=SIGNAL_COLOR, label="signal")
@@ -187,10 +184,8 @@ def draw_closure(
 ) -> Drawing:
     """Draw each variable before and after the codebook, with the ratio of the two below."""
     n_panels = len(original)
-    with new_figure(2, n_panels, (2.5 * n_panels, 4), style=style, sharex="col", height_ratios=[3, 1]) as (
-        drawing,
-        axes,
-    ):
+    size = (2.5 * n_panels, 4)
+    with new_figure(2, n_panels, size, style=style, sharex="col", height_ratios=[3, 1]) as (drawing, axes):
         for (upper, lower), (name, values) in zip(axes.T, original.items(), strict=True):
             is_energy = name.endswith("[GeV]")
             low, high = np.quantile(values, [0, 0.999])

@@ -106,11 +106,10 @@ def _read_run(path: Path, name: str) -> Run:
 
 def _check_same_scores(scores: Scores, explanations: Explanations, path: Path) -> None:
     """Refuse explanations that stayed behind when the scores beside them were written again."""
-    candidates = np.flatnonzero(np.isin(scores.row, [event.row for event in explanations.events]))
-    files = scores.file_names
-    known = {(files.words[files.code[i]], int(scores.row[i])): float(scores.score[i]) for i in candidates}
-    is_same = all(known.get((event.file, event.row)) == event.score for event in explanations.events)
-    if not is_same or explanations.n_scored != len(scores):
+    explained = {(event.file, event.row, event.score) for event in explanations.events}
+    some = scores[np.isin(scores.row, [row for _, row, _ in explained])]
+    known = zip(some.file.tolist(), some.row.tolist(), some.score.tolist(), strict=True)
+    if not explained <= set(known) or explanations.n_scored != len(scores):
         raise BadDataError(
             "explains other scores than those beside it; run unmask score with --explain again, or remove it", path=path
         )

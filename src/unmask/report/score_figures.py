@@ -80,8 +80,8 @@ def draw_roc(curves: Mapping[str, RocWithBand], *, style: Style = "plain") -> Dr
                 **line,
                 label=f"{name}: AUC {curve.auc.value:.3f} [{curve.auc.low:.3f}, {curve.auc.high:.3f}]",
             )
-        least = min(curve.background_efficiency[0] for curve in curves.values())
-        least = min(least, 0.1)  # with too few events for any curve, an empty panel
+        # With too few events for any curve, an empty panel.
+        least = min(0.1, *(curve.background_efficiency[0] for curve in curves.values()))
         diagonal = np.geomspace(least, 1, _N_POINTS)
         linear.plot([0, 1], [0, 1], color="0.5", linewidth=0.8, label="no separation")
         logarithmic.plot(diagonal, diagonal, color="0.5", linewidth=0.8)
