@@ -124,13 +124,7 @@ def save_artifact(
 
 
 def load_artifact(folder: str | Path, kind: str | None = None) -> Artifact:
-    """Read what :func:`save_artifact` wrote, after checking version and hashes.
-
-    Raises
-    ------
-    ArtifactError
-        If it is not there, of another kind or version, damaged or changed by hand.
-    """
+    """Read what :func:`save_artifact` wrote, after checking version and hashes."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 

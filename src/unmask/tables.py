@@ -27,22 +27,15 @@ WORDS = pa.dictionary(pa.int32(), pa.string())
 
 @dataclass(frozen=True)
 class TableKind:
-    """A kind of table: its name, version, columns and how these are stored.
-
-    Attributes
-    ----------
-    columns
-        Name -> type; None for a type that differs between tables of the kind.
-    dictionaries
-        Columns that repeat few values.
-    byte_streams
-        Columns of real numbers, which become smaller when cut into streams of bytes.
-    """
+    """A kind of table: its name, version, columns and how these are stored."""
 
     name: str
     version: int
+    #: Name -> type; None for a type that differs between tables of the kind.
     columns: Mapping[str, pa.DataType | None]
+    #: Columns that repeat few values.
     dictionaries: Sequence[str] = ()
+    #: Columns of real numbers, which become smaller when cut into streams of bytes.
     byte_streams: Sequence[str] = ()
 
 
@@ -75,13 +68,7 @@ def write_table(
 
 @contextmanager
 def open_table(path: str | Path, kind: TableKind) -> Iterator[tuple[pq.ParquetFile, dict[str, Json]]]:
-    """Open a table of a kind and give it with the facts in its metadata.
-
-    Raises
-    ------
-    ArtifactError
-        If it is not there, of another kind or version, or damaged; also for damage that shows while reading.
-    """
+    """Open a table of a kind and give it with the facts in its metadata."""
     path = Path(path)
     if not path.exists():
         raise ArtifactError("no such file", path=path)
@@ -109,13 +96,7 @@ def parts_in(folder: Path) -> list[Path]:
 
 
 def table_files(path: str | Path) -> list[Path]:
-    """The files of a table: itself, or all parts of a folder of parts, in their order.
-
-    Raises
-    ------
-    ArtifactError
-        If a folder is none of parts, or if parts are missing in it.
-    """
+    """The files of a table: itself, or all parts of a folder of parts, in their order."""
     path = Path(path)
     if not path.is_dir():
         return [path]

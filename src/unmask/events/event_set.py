@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from unmask.errors import UsageError
-from unmask.events.columns import EventTable, Names, join, make_read_only
+from unmask.events.columns import EventTable, columns_of, join, make_read_only
 from unmask.events.objects import IS_B_JET, IS_JET, MAX_OBJECTS, OBJECTS, PADDING_TAG, Unit
 
 BACKGROUND, SIGNAL, UNKNOWN = 0, 1, -1
@@ -62,18 +62,16 @@ class EventSet(EventTable):
     def __post_init__(self) -> None:
         make_read_only(self)
         width = self.tag.shape[1] if self.tag.ndim == 2 else MAX_OBJECTS
-        for name in (*EVENT_DTYPES, *OBJECT_DTYPES):
+        for name, column in columns_of(self).items():
             shape = (len(self), width) if name in OBJECT_DTYPES else (len(self),)
-            if (actual := getattr(self, name).shape) != shape:
-                raise UsageError(f"column {name} has shape {actual}, expected {shape}")
+            if isinstance(column, np.ndarray) and column.shape != shape:
+                raise UsageError(f"column {name} has shape {column.shape}, expected {shape}")
 
     @classmethod
-    def empty(cls) -> Self:
+    def empty(cls) -> EventSet:
         """No events."""
-        columns: dict[str, object] = {name: np.zeros(0, dtype) for name, dtype in EVENT_DTYPES.items()}
-        columns |= {name: np.zeros((0, MAX_OBJECTS), dtype) for name, dtype in OBJECT_DTYPES.items()}
-        no_names = Names(np.zeros(0, np.int32), ())
-        return cls(file_names=no_names, process_names=no_names, **columns)  # type: ignore[arg-type]
+        objects: Any = dict.fromkeys(("types", "energy", "pt", "eta", "phi"), np.zeros((0, MAX_OBJECTS)))
+        return cls.from_arrays(unit="MeV", met=(), met_phi=(), **objects)
 
     @classmethod
     def from_arrays(
@@ -260,20 +258,8 @@ class EventSet(EventTable):
         )
 
 
-EVENT_DTYPES: dict[str, type[np.generic]] = {
-    "row": np.int64,
-    "event_id": np.int64,
-    "label": np.int8,
-    "weight": np.float64,
-    "met_mev": np.float32,
-    "met_phi": np.float32,
-    "n_dropped": np.int16,
-}
 OBJECT_DTYPES: dict[str, type[np.generic]] = {
     "tag": np.uint8,
-    "energy_mev": np.float32,
-    "pt_mev": np.float32,
-    "eta": np.float32,
-    "phi": np.float32,
+    **dict.fromkeys(("energy_mev", "pt_mev", "eta", "phi"), np.float32),
 }
 OBJECT_COLUMNS = tuple(OBJECT_DTYPES)

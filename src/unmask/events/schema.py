@@ -14,17 +14,11 @@ from unmask.events.objects import COMMON_TYPES, MAX_OBJECTS, OBJECTS, TAGS, Obje
 
 @dataclass(frozen=True)
 class EventSchema:
-    """What a tokenizer or network was made for; it is saved with each of them.
+    """What a tokenizer or network was made for; it is saved with each of them."""
 
-    Attributes
-    ----------
-    object_types
-        Names of the object types that the model knows, in the order in which it counts them.
-    max_objects
-        Objects per event that it has room for.
-    """
-
+    #: Names of the object types that the model knows, in the order in which it counts them.
     object_types: tuple[str, ...] = COMMON_TYPES
+    #: Objects per event that it has room for.
     max_objects: int = MAX_OBJECTS
 
     @classmethod

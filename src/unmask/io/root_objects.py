@@ -32,32 +32,22 @@ _LEPTON_TAGS = dict(zip(("electron", "muon"), LEPTON_TAGS, strict=True))
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a format keeps what we read.
-
-    Attributes
-    ----------
-    prefixes
-        What stands before the name of a column, ``{"jet": "Jet_", ...}``.
-    columns
-        Names of pt, eta, phi, mass and charge.
-    weight
-        Branch of the event weight; weights are 1 where it is missing.
-    met
-        Magnitude and azimuth of the missing transverse energy of some entries.
-    derived
-        Quantities for the selection beyond the plain branches: one branch that they need, and values per object.
-    min_b_score
-        A b-tagger's score below this, or NaN, means that it was not run on the jet.
-    """
+    """Where a format keeps what we read."""
 
     unit: Unit
+    #: What stands before the name of a column, ``{"jet": "Jet_", ...}``.
     prefixes: Mapping[ObjectKind, str]
+    #: Names of pt, eta, phi, mass and charge.
     columns: Mapping[str, str]
     event_id: str
+    #: Branch of the event weight; weights are 1 where it is missing.
     weight: str
+    #: Magnitude and azimuth of the missing transverse energy of some entries.
     met: Callable[[Entries, SelectionTable], tuple[AnyArray, AnyArray]]
+    #: Quantities for the selection beyond the plain branches: one branch that they need, and values per object.
     derived: Mapping[tuple[ObjectKind, str], tuple[str, Callable[[Entries], AnyArray]]] = field(default_factory=dict)
     b_tag_is_bits: bool = False
+    #: A b-tagger's score below this, or NaN, means that it was not run on the jet.
     min_b_score: float = -np.inf
     isolation_is_absolute: bool = False
 

@@ -109,11 +109,6 @@ def selection_table(kind: RootFormat, overrides: Mapping[str, Mapping[str, Any]]
 
     >>> selection_table("delphes", {"jet": {"min_pt_gev": 30}})["jet"].min_pt_gev
     30.0
-
-    Raises
-    ------
-    UsageError
-        For an object, a key or a value that is not known.
     """
     table = dict(DEFAULT_SELECTIONS[kind])
     for name, changes in overrides.items():

@@ -84,19 +84,13 @@ class Source:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some events of a file.
-
-    Attributes
-    ----------
-    where, number
-        "line", "row" or "entry", and its number (n_events,) for each event.
-    max_objects
-        That of a file whose events were cut before, unless the options name another.
-    """
+    """Some events of a file."""
 
     events: FlatEvents
+    #: "line", "row" or "entry", and its number (n_events,) for each event.
     where: str
     number: npt.NDArray[np.int64]
+    #: That of a file whose events were cut before, unless the options name another.
     max_objects: int | None = None
 
     def place(self, index: int) -> str:
