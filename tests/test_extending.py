@@ -103,8 +103,8 @@ def test_a_detector_takes_three_files(source: Path) -> None:
     (source / "detectors" / "leading_pt.py").write_text(LEADING_PT)
     change(
         source / "fitted.py",
-        '    "trivial": (',
-        '    "leading-pt": ("unmask.detectors.leading_pt", "LeadingPtDetector"),\n    "trivial": (',
+        '    "untrained": (',
+        '    "leading-pt": ("unmask.detectors.leading_pt", "LeadingPtDetector"),\n    "untrained": (',
     )
     preset = 'description = "largest pT"\n\n[detector]\nkind = "leading-pt"\n'
     (source / "workflow" / "presets" / "leading-pt.toml").write_text(preset)
@@ -131,7 +131,7 @@ def test_an_observable_takes_one_file(source: Path) -> None:
     )
     shown = unmask(
         source,
-        "train train.parquet --preset trivial --set score=leading-pt --out model",
+        "train train.parquet --preset untrained --set score=leading-pt --out model",
         "score model test.parquet --out scores.parquet",
         "evaluate scores.parquet --json",
     )

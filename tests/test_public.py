@@ -94,8 +94,8 @@ def test_class_settings_and_command_line_give_the_same_model(
 
 def test_tables_and_toml_files_are_settings_too(split: tuple[unmask.EventSet, ...], tmp_path: Path) -> None:
     train, validation, _ = split
-    table = {"detector": {"kind": "trivial", "score": "ht"}}
-    (tmp_path / "ht.toml").write_text('[detector]\nkind = "trivial"\nscore = "ht"\n')
+    table = {"detector": {"kind": "untrained", "score": "ht"}}
+    (tmp_path / "ht.toml").write_text('[detector]\nkind = "untrained"\nscore = "ht"\n')
     one, other = (unmask.fit(settings, train, validation) for settings in (table, tmp_path / "ht.toml"))
     np.testing.assert_array_equal(one.scores(train).score, other.scores(train).score)
 

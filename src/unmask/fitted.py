@@ -30,7 +30,7 @@ DETECTORS = {
     "ddd": ("unmask.detectors.ddd", "DDDDetector"),
     "deep-svdd": ("unmask.detectors.deep_svdd", "DeepSVDDDetector"),
     "drocc": ("unmask.detectors.drocc", "DROCCDetector"),
-    "trivial": ("unmask.detectors.trivial", "TrivialDetector"),
+    "untrained": ("unmask.detectors.untrained", "UntrainedDetector"),
 }
 KINDS = TOKENIZERS | DETECTORS
 

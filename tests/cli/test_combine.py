@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_events(folder / "test.parquet", [background[4000:5000], signal[:500]])
     data = (folder / "train.parquet", "--validation", folder / "validation.parquet")
     for score in ("met", "ht"):
-        trained = unmask("train", *data, "--preset", "trivial", "--set", f"score={score}", "-o", folder / score)
+        trained = unmask("train", *data, "--preset", "untrained", "--set", f"score={score}", "-o", folder / score)
         assert trained.returncode == 0, trained.stderr
         for name in (*parts, "test"):
             running("score", folder / score, folder / f"{name}.parquet", "-o", folder / f"{score}-{name}.parquet")

@@ -109,7 +109,7 @@ def test_a_killed_training_goes_on(data: Path, tmp_path: Path) -> None:
 def test_processes_with_different_configurations_share_a_folder(data: Path, tmp_path: Path) -> None:
     tomls = [tmp_path / f"{name}.toml" for name in ("met", "ht")]
     for toml in tomls:
-        toml.write_text(f"[detector]\nkind = 'trivial'\nscore = '{toml.stem}'\n")
+        toml.write_text(f"[detector]\nkind = 'untrained'\nscore = '{toml.stem}'\n")
     background, out = data / "channel_2b" / "ttbar.csv.gz", tmp_path / "study"
     command = ("study", "run", "--background", background, "--out", out, "--device", "cpu", "--only")
     with ThreadPoolExecutor() as pool:  # of threads that wait for processes
@@ -129,7 +129,7 @@ def test_processes_with_different_configurations_share_a_folder(data: Path, tmp_
 def test_figures_in_the_style_of_an_experiment(data: Path, tmp_path: Path) -> None:
     files = ("--background", data / "channel_2b" / "ttbar.csv.gz", "--signal", data / "channel_2b" / "ww.csv.gz")
     toml, out = tmp_path / "ht.toml", tmp_path / "study"
-    toml.write_text("[detector]\nkind = 'trivial'\nscore = 'ht'\n")
+    toml.write_text("[detector]\nkind = 'untrained'\nscore = 'ht'\n")
     command = ("study", "run", *files, "--only", toml, "--out", out, "--device", "cpu")
     running(*command, "--style", "cms")
     for path in (out / "results" / "figures" / "roc.svg", out / "report.html"):
@@ -141,7 +141,7 @@ def test_figures_in_the_style_of_an_experiment(data: Path, tmp_path: Path) -> No
 
 def test_what_another_version_made_is_said(data: Path, tmp_path: Path) -> None:
     toml, out = tmp_path / "ht.toml", tmp_path / "study"
-    toml.write_text("[detector]\nkind = 'trivial'\nscore = 'ht'\n")
+    toml.write_text("[detector]\nkind = 'untrained'\nscore = 'ht'\n")
     command = ("study", "run", "--background", data / "channel_2b" / "ttbar.csv.gz", "--only", toml, "--out", out)
     running(*command)
     record = out / "stages" / "detector-ht.json"

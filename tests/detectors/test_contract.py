@@ -15,7 +15,7 @@ from unmask.detectors.ddd import DDDDetector
 from unmask.detectors.deep_svdd import DeepSVDDDetector
 from unmask.detectors.drocc import DROCCDetector
 from unmask.detectors.masked_token import MaskedTokenDetector
-from unmask.detectors.trivial import TrivialDetector
+from unmask.detectors.untrained import UntrainedDetector
 from unmask.errors import NotFittedError, TrainingError, UsageError
 from unmask.events.event_set import EventSet
 from unmask.scores.score_table import read_scores, write_scores
@@ -41,19 +41,19 @@ DETECTORS: dict[str, Callable[[int], Detector]] = {
     "drocc, transformer": lambda seed: DROCCDetector(
         backbone="transformer", size="tiny", n_ascent_steps=2, training=TRAINING, seed=seed
     ),
-    "trivial, n-objects": lambda _: TrivialDetector("n-objects"),
-    "trivial, fisher": lambda _: TrivialDetector("fisher"),
-    "trivial, random": lambda seed: TrivialDetector("random", seed=seed),
+    "untrained, n-objects": lambda _: UntrainedDetector("n-objects"),
+    "untrained, fisher": lambda _: UntrainedDetector("fisher"),
+    "untrained, random": lambda seed: UntrainedDetector("random", seed=seed),
 }
-DISCRETE = {"trivial, n-objects"}
-WITHOUT_RANDOMNESS = {"trivial, n-objects", "trivial, fisher"}
+DISCRETE = {"untrained, n-objects"}
+WITHOUT_RANDOMNESS = {"untrained, n-objects", "untrained, fisher"}
 #: Those that can find an anomaly which has no more objects or energy than background.
 #: (Of the baselines with a choice of networks the quickest is enough.)
 LEARNING = [
     name
     for name in DETECTORS
-    # Photons are no more of anything that the trivial scores look at.
-    if not name.startswith("trivial") and not name.endswith(("part-sm", "noint", "transformer"))
+    # Photons are no more of anything that the untrained scores look at.
+    if not name.startswith("untrained") and not name.endswith(("part-sm", "noint", "transformer"))
 ]
 
 

@@ -56,7 +56,7 @@ exec(compile(text, path, "exec"), module.__dict__)
 import numpy as np
 import pytest
 from unmask import load_sample
-from unmask.detectors.trivial import TrivialDetector
+from unmask.detectors.untrained import UntrainedDetector
 from unmask.events.summary import summarize
 from unmask.scores.combination import untrained_scores
 from unmask.report.other_figures import draw_events
@@ -70,7 +70,7 @@ assert len(summarize([events])["leading_pt_quartiles_gev"]) == 3
 assert "leading pT [GeV]" in [axis.get_xlabel() for axis in draw_events(events).figure.axes]
 background = events[events.label == 0]
 assert events.cut("leading_pt > 500").pt_mev.max(axis=1).min() > 500e3
-assert TrivialDetector("leading-pt").fit(background, background).score_events(events).max() == events.pt_mev.max()
+assert UntrainedDetector("leading-pt").fit(background, background).score_events(events).max() == events.pt_mev.max()
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert not result.returncode, result.stderr

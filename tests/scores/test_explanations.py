@@ -213,5 +213,5 @@ def test_what_is_no_json_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_detector_that_cannot_explain_says_so(detector: MaskedTokenDetector) -> None:
-    with pytest.raises(UsageError, match="a masked-token detector cannot explain its scores"):
+    with pytest.raises(UsageError, match="this masked-token detector cannot explain its scores"):
         Detector.explain(detector, EventSet.empty())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unmask import load_sample
-from unmask.detectors.trivial import TrivialDetector
+from unmask.detectors.untrained import UntrainedDetector
 from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
 from unmask.scores.p_values import COMBINE, BackgroundTail, Rule, p_values
@@ -73,13 +73,13 @@ def test_combinations_by_hand() -> None:
 
 def test_mistakes_are_told(parts: tuple[EventSet, ...]) -> None:
     with pytest.raises(UsageError, match="did you mean 'met'"):
-        TrivialDetector("meet").fit(parts[0], parts[1])  # type: ignore[arg-type]
+        UntrainedDetector("meet").fit(parts[0], parts[1])  # type: ignore[arg-type]
 
 
-def test_trivial_scores_by_hand(parts: tuple[EventSet, ...]) -> None:
+def test_untrained_scores_by_hand(parts: tuple[EventSet, ...]) -> None:
     train, validation, test, _ = parts
     found = {
-        score: TrivialDetector(score).fit(train, validation).score_events(test)
+        score: UntrainedDetector(score).fit(train, validation).score_events(test)
         for score in ("n-objects", "ht", "met", "n-b-jets", "fisher", "smallest")
     }
     np.testing.assert_array_equal(found["n-objects"], test.n_objects)
@@ -88,7 +88,7 @@ def test_trivial_scores_by_hand(parts: tuple[EventSet, ...]) -> None:
     np.testing.assert_array_equal(found["met"], test.met_mev)
     # Of a training event all four values are among those of background: the p-values are plain shares.
     fisher, smallest = (
-        TrivialDetector(how).fit(train, validation).score_events(train[:1]) for how in ("fisher", "smallest")
+        UntrainedDetector(how).fit(train, validation).score_events(train[:1]) for how in ("fisher", "smallest")
     )
     columns = [(events.n_objects, events.ht_mev, events.met_mev, events.n_b_jets) for events in (train, train[:1])]
     shares = [(1 + np.sum(all_of >= one)) / 3001 for all_of, one in zip(*columns, strict=True)]
@@ -100,10 +100,10 @@ def test_trivial_scores_by_hand(parts: tuple[EventSet, ...]) -> None:
 def test_random_scores_know_nothing_but_the_event(parts: tuple[EventSet, ...]) -> None:
     from scipy.stats import kstest
 
-    detector = TrivialDetector("random", seed=4).fit(parts[0], parts[1])
+    detector = UntrainedDetector("random", seed=4).fit(parts[0], parts[1])
     score = detector.score_events(parts[2])
     assert kstest(score, "uniform").pvalue > 1e-3
     renamed = replace(parts[2], row=parts[2].row + 5)
     np.testing.assert_array_equal(detector.score_events(renamed[100:200]), score[100:200])
-    other = TrivialDetector("random", seed=5).fit(parts[0], parts[1]).score_events(parts[2])
+    other = UntrainedDetector("random", seed=5).fit(parts[0], parts[1]).score_events(parts[2])
     assert abs(np.corrcoef(score, other)[0, 1]) < 0.08

@@ -44,7 +44,7 @@ def test_published_numbers_have_the_columns_put_right() -> None:
 
 def test_seed_epochs_and_settings_reach_all_that_is_trained(tmp_path: Path) -> None:
     random = tmp_path / "random.toml"
-    random.write_text('[detector]\nkind = "trivial"\nscore = "random"\n')
+    random.write_text('[detector]\nkind = "untrained"\nscore = "random"\n')
     (lut, vq, chance) = choose_detectors(
         load_study("gluino"), ["lut-456", "vq-512", str(random)], max_epochs=3, seed=7, device="cpu"
     ).values()
@@ -52,7 +52,7 @@ def test_seed_epochs_and_settings_reach_all_that_is_trained(tmp_path: Path) -> N
     assert tokenizer_of(vq)["training"]["max_epochs"] == detector_of(vq)["training"]["max_epochs"] == 3
     assert {tokenizer_of(vq)["training"]["seed"], detector_of(lut)["training"]["seed"]} == {7}
     assert not chance.tokenizer
-    assert chance.detector == {"kind": "trivial", "score": "random", "seed": 7}
+    assert chance.detector == {"kind": "untrained", "score": "random", "seed": 7}
     changes = {"dropout": 0.2, "tokenizer": {"n_bins": 3}}
     changed = choose_detectors(load_study("gluino"), ["lut-456"], changes)["lut-456"]
     assert tokenizer_of(changed)["n_bins"] == 3
@@ -61,7 +61,7 @@ def test_seed_epochs_and_settings_reach_all_that_is_trained(tmp_path: Path) -> N
 
 def test_any_preset_and_toml_files_can_be_named(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text('[detector]\nkind = "trivial"\nscore = "ht"\n')
+    path.write_text('[detector]\nkind = "untrained"\nscore = "ht"\n')
     chosen = choose_detectors(load_study(DEFAULT), ["default", "gluino-lut-885", str(path), "deep-svdd"])
     assert list(chosen) == ["default", "gluino-lut-885", "mine", "deep-svdd"]
     assert detector_of(chosen["mine"])["score"] == "ht"

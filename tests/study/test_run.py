@@ -16,7 +16,7 @@ import pytest
 
 from unmask import EventSet, load_sample, read_events, write_events
 from unmask.detectors import load_detector
-from unmask.detectors.trivial import TrivialDetector
+from unmask.detectors.untrained import UntrainedDetector
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation import evaluate as evaluation
 from unmask.evaluation.metrics import Metrics
@@ -223,9 +223,9 @@ def test_files_are_read_once_and_events_scored_once_per_detector(
             counted(module, name, lambda path, **_: f"read {path.parent.name}/{path.name}")
     counted(runs, "read_scores", lambda path: f"read {path.parent.name}/{path.name}")
     counted(runner, "evaluate", lambda _: "evaluate")
-    counted(TrivialDetector, "score_events", lambda self, events, **_: f"score {len(events)}")
+    counted(UntrainedDetector, "score_events", lambda self, events, **_: f"score {len(events)}")
     met = tmp_path / "met.toml"
-    met.write_text('[detector]\nkind = "trivial"\nscore = "met"\n')
+    met.write_text('[detector]\nkind = "untrained"\nscore = "met"\n')
     inputs = study_files((files / "background.parquet",), (files / "light.parquet",), (files / "data.parquet",))
     run, _ = new_run(tmp_path / "out", inputs, only=[fisher, str(met)], changes={})
     planned = plan(run.stages, run.ledger)
@@ -330,7 +330,7 @@ def test_what_another_version_made_is_made_again(
 def fisher(tmp_path: Path) -> str:
     """A configuration that needs no training to speak of."""
     toml = tmp_path / "fisher.toml"
-    toml.write_text('[detector]\nkind = "trivial"\n')
+    toml.write_text('[detector]\nkind = "untrained"\n')
     return str(toml)
 
 

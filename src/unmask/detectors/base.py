@@ -69,9 +69,9 @@ class Detector(Fitted):
         """Raise UsageError unless there are such scores, and token losses if asked for."""
         if reduction is not None and reduction not in self.score_names:
             choices = nearest(reduction, self.score_names) if self.score_names else "leave it out"
-            raise UsageError(f"a {self.kind} detector has no score {reduction!r}; {choices}")
+            raise UsageError(f"this {self.kind} detector has no score {reduction!r}; {choices}")
         if with_token_losses and not self.score_names:
-            raise UsageError(f"a {self.kind} detector has one score and no token losses; leave them out")
+            raise UsageError(f"this {self.kind} detector has one score and no token losses; leave them out")
 
     def origin_of_scores(self, model: str | None, reduction: str | None = None) -> dict[str, Json]:
         """Record for a file of scores: the hash of the ``model``'s manifest, its kind, and its score."""
@@ -79,7 +79,7 @@ class Detector(Fitted):
 
     def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:  # noqa: ARG002
         """Explain the score of each event; raises UsageError if ``can_explain`` is false."""
-        raise UsageError(f"a {self.kind} detector cannot explain its scores; leave out --explain")
+        raise UsageError(f"this {self.kind} detector cannot explain its scores; leave out --explain")
 
     def token_losses(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float32] | None:  # noqa: ARG002
         """Loss (n_events, sequence) of each token, for a detector with tokens."""

@@ -64,7 +64,6 @@ class MaskedTokenTransformer(nn.Module):
         if padding not in PADDINGS:
             raise UsageError(f"padding {padding!r}: {nearest(padding, PADDINGS)}")
         self.n_codes = n_codes
-        self.sequence_length = sequence_length
         self.position: PositionName = position
         self.padding: Padding = padding
         self.mask_id = n_codes + 1
@@ -86,7 +85,7 @@ class MaskedTokenTransformer(nn.Module):
         *layers, last = self.transformer_layers
         for layer in layers:
             rows = layer(rows, rotation, key_bias)
-        # Nothing reads the other rows of the last layer, so they are not computed.
+        # Nothing reads the other rows of the last layer.
         row = rows[torch.arange(len(rows), device=rows.device), masked_position]
         rotation_of_row = self.positional.rotation(masked_position[:, None])
         key_bias_of_row = None if key_bias is None else key_bias[:, 0]

@@ -32,23 +32,15 @@ CPU_ROWS, GPU_ROWS = 1 << 13, 1 << 20
 
 
 def reduced_losses(token_losses: Tensor, is_counted: Tensor, is_real: Tensor, reduction: Reduction = "mean") -> Tensor:
-    """Reduce the losses of an event's tokens to one score (n_events,); larger is more anomalous.
-
-    =============  =====================================================================
-    reduction      score of an event
-    =============  =====================================================================
-    ``mean``       mean loss of the counted positions, the score of the paper
-    ``mean-real``  mean loss of the real tokens, even where padding is counted
-    ``sum``        sum over the counted positions: minus a pseudo-log-likelihood
-    ``max``        largest loss of a counted position
-    =============  =====================================================================
-
-    An event without counted positions has score 0.
+    """Reduce the losses of an event's tokens to one score (n_events,), 0 if none is counted; larger is more anomalous.
 
     Parameters
     ----------
     is_counted, is_real
         (n_events, sequence). With predicted padding all positions count, with ignored padding only the real tokens.
+    reduction
+        "mean" of the counted positions, the score of the paper; "mean-real" of the real tokens, even where padding is
+        counted; "sum" over the counted positions, minus a pseudo-log-likelihood; "max", the largest of them.
 
     Examples
     --------

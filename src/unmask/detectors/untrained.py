@@ -23,7 +23,7 @@ SCORES = (*_OBSERVABLES, *_OF_ALL_FOUR, "random")
 
 
 @dataclass(eq=False, repr=False)
-class TrivialDetector(Detector):
+class UntrainedDetector(Detector):
     """An observable, four of them together, or a random number.
 
     Parameters
@@ -34,7 +34,7 @@ class TrivialDetector(Detector):
         b-jets in training background; or "random", from 0 to 1, a function of the event's content and ``seed`` only.
     """
 
-    kind = "trivial"
+    kind = "untrained"
 
     score: str = "fisher"
     _: KW_ONLY
