@@ -25,13 +25,6 @@ class ObservableTail:
     The p-values of observables are those in training background; those of the smallest and of the product, in
     validation background, as their terms are correlated there. The first finds one extreme observable, the second
     several that are all rather large.
-
-    Attributes
-    ----------
-    of_observable
-        Background tails by the name of the observable.
-    of_rule
-        Background tails of the smallest p-value and of the product.
     """
 
     of_observable: dict[str, BackgroundTail]

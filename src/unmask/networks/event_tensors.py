@@ -129,13 +129,7 @@ class FeatureScale:
 
     @classmethod
     def fit(cls, events: EventSet) -> Self:
-        """Measure on background events.
-
-        Raises
-        ------
-        BadDataError
-            If a feature is the same everywhere.
-        """
+        """Measure on background events; raises BadDataError if a feature is the same everywhere."""
         is_real = types_of(events) != 0
         features = kinematics_of(events).features(is_real)[is_real].astype(np.float64)
         mean, std = features.mean(axis=0), features.std(axis=0)

@@ -111,16 +111,9 @@ class VariantScorer:
     def shared(self, slots: Slots, n_masked: int) -> tuple[Tensor, Tensor, Tensor]:
         """Parts of the first layer for the slots and, behind them, the masks of the masked slots.
 
-        Where all masks are equal there is only one.
-
-        Returns
-        -------
-        embedded
-            Rows (events, slots + masks, hidden).
-        logits
-            Attention logits (events, slots + masks, heads, slots + masks).
-        written
-            (events, heads, slots + masks, hidden), added by each head to a row that attends to it alone.
+        Where all masks are equal there is only one. They are the embedded rows (events, slots + masks, hidden), the
+        attention logits (events, slots + masks, heads, slots + masks), and what each head adds to a row that attends to
+        one row alone (events, heads, slots + masks, hidden).
         """
         network, layer = self.network, self.layers[0]
         positions = torch.cat([slots.positions, slots.positions[:, :n_masked]], 1)

@@ -110,13 +110,7 @@ def rotate(vectors: Tensor, rotation: Rotation) -> Tensor:
 def make_positional_encoding(
     name: PositionName, *, sequence_length: int, hidden: int, head_size: int
 ) -> PositionalEncoding:
-    """Make the encoding called ``name``.
-
-    Raises
-    ------
-    UsageError
-        If there is no such encoding, or the sizes do not split into pairs of components.
-    """
+    """Make the encoding called ``name``; raises UsageError if the sizes do not split into pairs of components."""
     if name not in POSITIONS:
         raise UsageError(f"position encoding {name!r}: {nearest(name, POSITIONS)}")
     if name == "rotary" and head_size % 2:

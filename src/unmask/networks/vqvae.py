@@ -39,8 +39,7 @@ class NormFormerBlock(nn.Module):
 
     def forward(self, x: Tensor, is_real: Tensor | None) -> Tensor:
         batch, sequence, hidden = x.shape
-        projected = self.query_key_value(self.norm_before_attention(x))
-        projected = projected.view(batch, sequence, 3, self.n_heads, hidden // self.n_heads)
+        projected = self.query_key_value(self.norm_before_attention(x)).view(batch, sequence, 3, self.n_heads, -1)
         query, key, value = projected.permute(2, 0, 3, 1, 4)  # (batch, heads, sequence, hidden / heads)
         is_seen = None if is_real is None else is_real[:, None, None, :]
         attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=is_seen) * self.head_gain
@@ -181,16 +180,9 @@ class NormFormerVQVAE(nn.Module):
     """Encoder, quantizer and decoder for events of up to ``sequence`` positions.
 
     Padding is never attended to, and enters neither the quantizer's statistics nor the loss; every event must have at
-    least one real position. The network is equivariant under permutations of the positions.
-
-    Parameters
-    ----------
-    n_features
-        Standardized features of a position.
-    n_codes, latent, hidden, n_heads, n_blocks
-        Sizes; the MLPs are twice as wide as ``hidden``.
-    alpha, beta, gamma
-        Weights of the quantizer's terms, of the usage divergence, and of commitment within ``alpha``.
+    least one real position. The network is equivariant under permutations of the positions. The MLPs are twice as wide
+    as ``hidden``; ``alpha``, ``beta`` and ``gamma`` weigh the quantizer's terms, the usage divergence, and commitment
+    within ``alpha``.
     """
 
     def __init__(

@@ -33,16 +33,8 @@ class Task(ABC):
     data. With several processes it receives a part of the batch in each; apart from dropout, random numbers that belong
     to an event are best drawn in :meth:`start_epoch`, which does the same in all of them.
 
-    Parameters
-    ----------
-    network
-        Network to train.
-    train, validation
-        Tensors with one row per event.
-    seed
-        Seed of the training.
-    identity
-        Settings and data; parts of one run share it.
+    ``train`` and ``validation`` are tensors with one row per event. Parts of one run share the ``identity``: settings
+    and data.
     """
 
     #: Whether several processes each take a part of a batch; otherwise each trains with the whole of it.
@@ -86,9 +78,8 @@ class Task(ABC):
 
     def mean_loss(self, data: tuple[Tensor, ...]) -> float:
         """Mean loss of all these events, a batch at a time."""
-        n = len(data[0])
         parts = [self.loss(*part).double() * len(part[0]) for part in batches(data, self.batch_events)]
-        return float(torch.stack(parts).sum()) / n
+        return float(torch.stack(parts).sum()) / len(data[0])
 
     def fingerprint(self) -> str:
         """Digest of data and settings of the network."""
