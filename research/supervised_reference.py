@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unmask import read_events
-from unmask.events.splits import assign_split
+from unmask.events.splits import Splitter
 from unmask.networks.event_network import make_event_network
 from unmask.networks.event_tensors import event_tensors
 from unmask.scores.score_table import Scores, write_scores
@@ -30,7 +30,7 @@ options = parser.parse_args()
 torch.manual_seed(1)
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 events = read_events(options.events)
-split = assign_split(events.with_label(0), seed=1)
+split = Splitter(seed=1).assign(events.with_label(0))
 parts = [events[split == i] for i in range(3)]
 train, validation, test = (event_tensors(part).to(device) for part in parts)
 is_signal, is_validation_signal = (torch.tensor(part.label == 1, device=device) for part in parts[:2])
