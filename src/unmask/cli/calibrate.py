@@ -35,16 +35,14 @@ def calibrate(
     scored_by = ScoredBy.of_files(scores)
     events = concatenate_scores([read_scores(path) for path in scores])
     calibration = calibrate_scores(events, background_efficiency=background_efficiency, scored_by=scored_by)
-    n_seen = events.n_trained_on
-    if n_seen:
+    if n_seen := events.n_trained_on:
         note(f"warning: the detector was trained on {n_seen:,} of these {len(events):,} events: p-values are wrong")
     if events.n_repeated:
         note(f"warning: {events.n_repeated:,} events are given more than once: the interval is too narrow")
     calibration.save(out)
     threshold, measured = calibration.threshold, calibration.measured
     if json:
-        known = {"threshold": threshold, "n_events": len(events)}
-        show_json(known | {"background_efficiency": vars(measured)})
+        show_json({"threshold": threshold, "n_events": len(events), "background_efficiency": vars(measured)})
     else:
         show(f"threshold {threshold:.6g}: background efficiency {measured} of {len(events):,} events -> {out}")
 

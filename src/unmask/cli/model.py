@@ -12,7 +12,7 @@ from unmask.cli.console import IS_FIRST_PROCESS, note, note_problems, progress_b
 from unmask.errors import UsageError, require
 
 if TYPE_CHECKING:
-    from unmask.workflow.score import Outcome, Parts
+    from unmask.workflow.score import Outcome
     from unmask.workflow.sources import Sources
 
 
@@ -61,10 +61,8 @@ def train(
     result = f"{len(events):,} events"
     if history := detector.history_:
         best, seconds = min(record.validation_loss for record in history), sum(record.seconds for record in history)
-        result = (
-            f"{len(history)} epochs in {seconds:,.0f} s, best validation loss {best:.4f}, "
-            f"{detector.n_parameters:,} parameters"
-        )
+        result = f"{len(history)} epochs in {seconds:,.0f} s, best validation loss {best:.4f}"
+        result += f", {detector.n_parameters:,} parameters"
     show(f"{result} -> {out}")
 
 
@@ -105,9 +103,16 @@ def score(
     scoring = Scoring(resolve(model).absolute(), reduction, token_losses, explain, device)
     if dask:
         require("distributed", "dask")
-        from unmask.workflow.dask import number_of_parts
+        from unmask.workflow.dask import connect, number_of_parts, score_parts
 
-        _score_on_dask(dask, Parts(scoring, out.absolute(), n_parts or number_of_parts(sources)), sources)
+        parts = Parts(scoring, out.absolute(), n_parts or number_of_parts(sources))
+        parts.check()
+        pieces, outcomes = sources.parts(parts.n), []
+        with connect(dask) as client, progress_bar(f"{parts.n:,} parts") as progress:
+            for outcome in score_parts(client, parts, pieces):
+                outcomes.append(outcome)
+                progress(len(outcomes) / parts.n)
+        _report(outcomes, parts.out)
     elif shard:
         i, n = parse_shard(shard)
         parts = Parts(scoring, out.absolute(), n)
@@ -120,19 +125,6 @@ def score(
         show(f"{written.n_events:,} events -> {out}")
         if explain:
             note(f"explained -> {explained_path(out)}")
-
-
-def _score_on_dask(address: str, parts: Parts, sources: Sources) -> None:
-    from unmask.workflow.dask import connect, score_parts
-
-    parts.check()
-    pieces = sources.parts(parts.n)
-    outcomes = []
-    with connect(address) as client, progress_bar(f"{parts.n:,} parts") as progress:
-        for outcome in score_parts(client, parts, pieces):
-            outcomes.append(outcome)
-            progress(len(outcomes) / parts.n)
-    _report(outcomes, parts.out)
 
 
 def _report(outcomes: list[Outcome], out: Path) -> None:

@@ -15,7 +15,6 @@ from unmask.cli.console import note, show, show_table
 from unmask.errors import UsageError
 
 if TYPE_CHECKING:
-    from unmask.study.run import StudyRun
     from unmask.study.stages import Ledger, Stage
     from unmask.workflow.sources import Sources
 
@@ -59,6 +58,7 @@ def run(
     them makes, the others wait for.
     """
     from unmask.cli.progress import StudyProgress
+    from unmask.scores.calibration import Calibration
     from unmask.study.data import StudyFiles
     from unmask.study.published import DEFAULT, choose_detectors, load_study
     from unmask.study.results import SUMMARY
@@ -80,7 +80,6 @@ def run(
     files = StudyFiles(
         known or sources.with_files(background or []), sources.with_files(signal or []), sources.with_files(data or [])
     )
-    files.check()
     names = [name.strip() for name in only.split(",")] if only else None
     shared = {"seed": seed, "device": device} | ({"max_epochs": epochs} if epochs else {})
     detectors = choose_detectors(chosen, names, options.parse_settings(settings), **shared)
@@ -102,7 +101,10 @@ def run(
     current.run()
     if files.has_signal:
         show("\n" + (out / "results" / SUMMARY).read_text())
-    _show_thresholds(current)
+    for name in current.detectors:
+        calibration = Calibration.load(current.calibration_of(name))
+        value, low, high = (f"{100 * part:.2f}%" for part in vars(calibration.measured).values())
+        show(f"Threshold ({name}): score ≥ {calibration.threshold:.4g}; validation ε_B = {value} [{low}, {high}]")
     if chosen.published:
         show(f"Beside published numbers: {out / 'results' / 'summary.md'}")
     show(f"Report: {out / 'report.html'}")
@@ -114,12 +116,3 @@ def _row(stage: Stage, why: str | None, ledger: Ledger) -> tuple[str, str, str]:
         return stage.name, "done" if made_by == version("unmask") else f"done (by unmask {made_by})", ""
     work = [f"reads {path.name}" for path in stage.reads] + [f"scores {path.stem} events" for path in stage.scores]
     return stage.name, f"{'goes on' if ledger.can_continue(stage) else 'to do'} ({why})", ", ".join(work)
-
-
-def _show_thresholds(current: StudyRun) -> None:
-    from unmask.scores.calibration import Calibration
-
-    for name in current.detectors:
-        calibration = Calibration.load(current.calibration_of(name))
-        value, low, high = (f"{100 * part:.2f}%" for part in vars(calibration.measured).values())
-        show(f"Threshold ({name}): score ≥ {calibration.threshold:.4g}; validation ε_B = {value} [{low}, {high}]")

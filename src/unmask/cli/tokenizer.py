@@ -107,7 +107,8 @@ def show_(
         return
     if not token:
         if bins := fitted.bins_table():
-            rows = [(b.variable, str(b.number), _limit(b.low), _limit(b.high), b.unit) for b in bins]
+            limits = [["" if limit is None else f"{limit:.4g}" for limit in (b.low, b.high)] for b in bins]
+            rows = [(b.variable, str(b.number), *pair, b.unit) for b, pair in zip(bins, limits, strict=True)]
             show_table("bins", ("variable", "bin", "from", "to", "unit"), rows)
         _show_report(fitted)
     show_table(f"tokens (of {fitted.n_codes:,})", ("token", "meaning"), meanings)
@@ -115,10 +116,6 @@ def show_(
         drawings = token_drawings(fitted, Sources(events).stream(bar=progress_bar))
         for path in write_drawings(figures or tokenizer.with_name(f"{tokenizer.name}-figures"), drawings, [format_]):
             show(str(path))
-
-
-def _limit(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
 
 
 def _show_report(tokenizer: Tokenizer) -> None:

@@ -94,11 +94,6 @@ def choose_detectors(
         Settings that differ, of one detector alone in a table of its name.
     shared
         Settings of all trainings, such as ``seed``, ``device`` and ``max_epochs``.
-
-    Raises
-    ------
-    UsageError
-        If a name is not known or given twice, or a setting does not exist.
     """
     known, changes = study.presets(), changes or {}
     sources: dict[str, str] = {}

@@ -46,17 +46,7 @@ VERSIONS: dict[str, int] = {"detector deep-svdd": 2}
 
 @dataclass(frozen=True)
 class StudyRun:
-    """A study in a folder.
-
-    Attributes
-    ----------
-    detectors
-        Settings of the detectors to train, by the names that tables give them.
-    files
-        Event files; each is read once.
-    seed
-        Seed of the split.
-    """
+    """A study in a folder: settings of detectors by the names that tables give them, files, and the split's seed."""
 
     out: Path
     study: Study

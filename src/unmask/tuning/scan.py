@@ -136,12 +136,10 @@ def find_study(where: str, name: str | None = None) -> optuna.Study:
 
 @dataclass(kw_only=True)
 class Scan:
-    """One worker of a scan.
+    """One worker of a scan, with its background events.
 
     Attributes
     ----------
-    train, validation
-        Background events; signal is refused.
     tokenizer
         Fitted tokenizer that the trials of a detector share; None fits that of the settings.
     seed
@@ -239,12 +237,8 @@ class TrialSeededSampler(optuna.samplers.TPESampler):
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self._start_trial(0)
-
-    def _start_trial(self, number: int) -> None:
-        seed = derive_seed(self.seed, "trial", number) % 2**32
-        super().__init__(seed=seed, multivariate=True, constant_liar=True)
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        self._start_trial(trial.number)
+        seed = derive_seed(self.seed, "trial", trial.number) % 2**32
+        super().__init__(seed=seed, multivariate=True, constant_liar=True)
         super().before_trial(study, trial)

@@ -96,14 +96,9 @@ def fit_tokenizer(
 def training_events(
     sources: Sources, validation: Sequence[Path] = (), *, seed: int = 0, bar: Bar = no_bar
 ) -> tuple[EventSet, EventSet, int]:
-    """Read training and validation events, and count the test events that were left aside.
+    """Read training and validation events, and count the test events that were left aside; signal is refused.
 
     Without ``validation`` files the events are split 80/10/10 by the seed.
-
-    Raises
-    ------
-    UsageError
-        If there is signal among them, or validation events are training events too.
     """
     events = EventSet.concatenate(list(sources.stream(bar=bar)))
     fitted.check_background(events)
