@@ -10,7 +10,7 @@ from typing import Any
 
 from unmask.errors import BadDataError, UsageError, closest, nearest
 from unmask.fitted import DETECTORS
-from unmask.io.sample import STUDIES, sample_path
+from unmask.io.sample import sample_path
 from unmask.workflow.settings import GROUPS, Settings, load_settings, merged, preset_names, read_toml
 
 #: The study of a user's own files.
@@ -28,8 +28,6 @@ class Study:
         Names of presets, or patterns such as ``gluino-lut-*``, in the order of the tables.
     folder
         Folder of its files, one per process, within the benchmark folder.
-    signal_processes
-        Processes that are signal; all others are background.
     published
         Published AUC, ε_S at ε_B = 1%, ε_B at ε_S = 1%, by detector.
     notes
@@ -55,7 +53,7 @@ class Study:
     def files(self, benchmark: Path | None) -> list[Path]:
         """Find the files of the study in the benchmark folder; without one, the sample that ships with the package."""
         if benchmark is None:
-            return [sample_path(next(name for name in STUDIES if name == self.name))]
+            return [sample_path(self.name)]
         folder = benchmark / self.folder
         if not folder.is_dir():
             raise BadDataError(f"no such folder; expected the files of {self.name} there, one per process", path=folder)

@@ -93,20 +93,19 @@ class StudyRun:
             stages += self._detector_stages(name, f"[{i}/{len(self.detectors)}] {name}")
         return [*stages, *self._result_stages()]
 
-    def _stage(
-        self,
-        name: str,
-        make: Callable[[], None],
-        outputs: Sequence[Path],
-        inputs: Sequence[Path],
-        settings: Mapping[str, Json],
-        *,
-        kind: str = "",
-        **more: Any,
-    ) -> Stage:
+    def _stage(self, name: str, *what: Any, kind: str = "", **more: Any) -> Stage:
+        """Make a stage of a version."""
         work = name.split()[0]
         code = version("unmask") if work in ("figures", "results", "report") else VERSIONS.get(f"{work} {kind}".strip())
-        return Stage(name, make, tuple(outputs), tuple(inputs), settings, version=code, **more)
+        return replace(Stage(name, *what, **more), version=code)
+
+    def _fit_stage(
+        self, name: str, fit: Callable[[], None], folder: Path, inputs: Sequence[Path], model: Tokenizer | Detector
+    ) -> Stage:
+        settings: dict[str, Json] = {"kind": model.kind} | model.settings()
+        if "training" in settings:  # all that it depends on besides its inputs, but not the device
+            settings["training"] = {key: value for key, value in settings["training"].items() if key != "device"}
+        return self._stage(name, fit, [folder], inputs, settings, kind=model.kind, run_folder=run_folder_of(folder))
 
     def _data_stages(self) -> Iterator[Stage]:
         files, reporter, among = self.files, self.reporter, self._events("signal-of-study")
@@ -123,8 +122,7 @@ class StudyRun:
                 settings = sources.settings() | ({"seed": self.seed} if name == "background" else {})
                 settings["files"] = {file.name: self.ledger.digest(file) for file in sources.files}
                 del settings["chunk_events"]
-                reads = tuple(sources.files)
-                yield self._stage(name, make, outputs, inputs, settings, reads=reads, stops_all=True)
+                yield self._stage(name, make, outputs, inputs, settings, reads=sources.files, stops_all=True)
 
     def _detector_stages(self, name: str, title: str) -> Iterator[Stage]:
         settings, model, tests = self.detectors[name], self._model(name), self._test_files
@@ -134,20 +132,12 @@ class StudyRun:
         to_learn, tokenizer, folder = [train, validation], None, self.out / "tokenizers" / name
         if settings.tokenizer:
             tokenizer = settings.new_tokenizer()
-            yield self._stage(
-                f"tokenizer {name}",
-                partial(self._fit, fit_tokenizer, settings, folder, f"{title} tokenizer"),
-                [folder],
-                to_learn,
-                _settings_of(tokenizer),
-                kind=tokenizer.kind,
-                run_folder=run_folder_of(folder),
-            )
+            fit = partial(self._fit, fit_tokenizer, settings, folder, f"{title} tokenizer")
+            yield self._fit_stage(f"tokenizer {name}", fit, folder, to_learn, tokenizer)
             to_learn = [*to_learn, folder]
         detector = settings.new_detector(tokenizer)
         fit = partial(self._fit, fit_detector, settings, model, title, folder if tokenizer else None)
-        known, kind = _settings_of(detector), detector.kind
-        yield self._stage(f"detector {name}", fit, [model], to_learn, known, kind=kind, run_folder=run_folder_of(model))
+        yield self._fit_stage(f"detector {name}", fit, model, to_learn, detector)
         make, outputs, inputs = partial(self._test, name), [scores, explained_path(scores)], [model, *tests]
         yield self._stage(f"scores {name}", make, outputs, inputs, explained, scores=tests)
         make, outputs, inputs = partial(self._calibrate, name), [self._held_out(name), calibration], [model, validation]
@@ -271,8 +261,8 @@ class StudyRun:
         return ["test", "signal"] if self.files.has_signal else ["test"]
 
     @property
-    def _test_files(self) -> tuple[Path, ...]:
-        return tuple(map(self._events, self._test_names))
+    def _test_files(self) -> list[Path]:
+        return [*map(self._events, self._test_names)]
 
     @property
     def _searched(self) -> list[Path]:
@@ -295,11 +285,3 @@ class StudyRun:
 def _is_beginning(path: Path) -> bool:
     """Whether this is all that there is of a study at first: the mark on its way, of this process or of another."""
     return path.name.startswith(f".{MARK}.")
-
-
-def _settings_of(model: Tokenizer | Detector) -> dict[str, Json]:
-    """All that a model depends on besides its events and its tokenizer; not the device where it is trained."""
-    settings: dict[str, Json] = {"kind": model.kind} | model.settings()
-    if "training" in settings:
-        settings["training"] = {key: value for key, value in settings["training"].items() if key != "device"}
-    return settings

@@ -53,13 +53,13 @@ class Stage:
 
     name: str
     make: Callable[[], None]
-    outputs: tuple[Path, ...]
-    inputs: tuple[Path, ...] = ()
+    outputs: Sequence[Path]
+    inputs: Sequence[Path] = ()
     settings: Mapping[str, Json] = field(default_factory=dict)
     run_folder: Path | None = None
     version: str | int | None = None
-    reads: tuple[Path, ...] = ()
-    scores: tuple[Path, ...] = ()
+    reads: Sequence[Path] = ()
+    scores: Sequence[Path] = ()
     stops_all: bool = False
 
 

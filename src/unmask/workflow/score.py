@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from unmask.artifacts import MANIFEST, Json, provenance, sha256_of_file
 from unmask.detectors import Detector, load_detector
@@ -102,13 +103,17 @@ class Scoring:
 
     def origin(self) -> dict[str, Json]:
         """Provenance of scores: the detector and how it scores."""
-        origin = self.detector.origin_of_scores(self.digest, self.reduction)
-        return {**origin, "token_losses": self.token_losses}
+        return {**self.detector.origin_of_scores(self.digest, self.reduction), "token_losses": self.token_losses}
 
     def write(self, events: Iterable[EventSet], out: Path, **metadata: Json) -> Outcome:
         """Score a stream of events in bounded memory; explanations go beside ``out``, and older ones are removed."""
         detector, tokenizer = self.detector, self.detector.tokenizer
         of_tokenizer = {"tokenizer": {"kind": tokenizer.kind, "settings": tokenizer.settings()}} if tokenizer else {}
+        how: dict[str, Any] = {
+            "with_token_losses": self.token_losses,
+            "reduction": self.reduction,
+            "device": self.device,
+        }
         most, n_trained_on = MostAnomalous(self.explain), 0
         if self.explain:
             detector.explain(EventSet.empty())  # one that cannot explain raises now, not after hours
@@ -116,9 +121,7 @@ class Scoring:
         def scored() -> Iterator[Scores]:
             nonlocal n_trained_on
             for some in events:
-                scores = detector.scores(
-                    some, reduction=self.reduction, with_token_losses=self.token_losses, device=self.device
-                )
+                scores = detector.scores(some, **how)
                 most.add(some, scores.score)
                 n_trained_on += scores.n_trained_on
                 yield scores
@@ -155,8 +158,7 @@ class Parts:
         """Refuse a folder that holds parts of another number, or of another detector."""
         if self.out.suffix == ".parquet":
             raise UsageError(f"{self.out}: with --dask or --shard, OUT is a folder of parts; leave out .parquet")
-        there = parts_in(self.out)
-        if not there:
+        if not (there := parts_in(self.out)):
             return
         with open_table(there[0], SCORES_TABLE) as (_, metadata):
             made_by = {name: metadata["provenance"].get(name) for name in self.scoring.origin()}
@@ -170,8 +172,7 @@ class Parts:
             origin = part.origin()
             identity = json.dumps({**self.scoring.origin(), **origin}, sort_keys=True)
             digest = hashlib.sha256(identity.encode()).hexdigest()
-            n_there = _length(out, digest)
-            if n_there is not None:
+            if (n_there := _length(out, digest)) is not None:
                 return Outcome(n_there, is_kept=True)
             # What a killed process has left of this part; see `atomic_path`.
             for leftover in self.out.glob(f".{out.name}.*"):
