@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -65,11 +63,6 @@ class StudyProgress(StudyReporter):
         if err.is_terminal:
             err.print(f"{stage.name} ...", end="\r", markup=False, highlight=False)
 
-    def note(self, text: str) -> None:
-        note(text)
-
-    def bar(self, text: str) -> AbstractContextManager[Callable[[float], None]]:
-        return progress_bar(text)
-
-    def training(self, title: str, max_epochs: int) -> AbstractContextManager[Reporter | None]:
-        return TrainingLine(title, max_epochs)
+    note = staticmethod(note)
+    bar = staticmethod(progress_bar)
+    training = staticmethod(TrainingLine)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -42,9 +43,9 @@ class StudyFiles:
         paths = [*self.background.files, *self.signal.files, *self.data.files]
         for path in paths:
             check_is_file(path)
-        for i, path in enumerate(paths):
-            if any(path.samefile(other) for other in paths[:i]):
-                raise UsageError(f"{path} is given twice; a file is background, signal or data")
+        for path, other in combinations(paths, 2):
+            if path.samefile(other):
+                raise UsageError(f"{other} is given twice; a file is background, signal or data")
         check_distinct_names(paths)
 
     @property

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from unmask.artifacts import MANIFEST, Json, provenance, sha256_of_file
 from unmask.detectors import Detector, load_detector
@@ -109,11 +108,6 @@ class Scoring:
         """Score a stream of events in bounded memory; explanations go beside ``out``, and older ones are removed."""
         detector, tokenizer = self.detector, self.detector.tokenizer
         of_tokenizer = {"tokenizer": {"kind": tokenizer.kind, "settings": tokenizer.settings()}} if tokenizer else {}
-        how: dict[str, Any] = {
-            "with_token_losses": self.token_losses,
-            "reduction": self.reduction,
-            "device": self.device,
-        }
         most, n_trained_on = MostAnomalous(self.explain), 0
         if self.explain:
             detector.explain(EventSet.empty())  # one that cannot explain raises now, not after hours
@@ -121,7 +115,9 @@ class Scoring:
         def scored() -> Iterator[Scores]:
             nonlocal n_trained_on
             for some in events:
-                scores = detector.scores(some, **how)
+                scores = detector.scores(
+                    some, reduction=self.reduction, with_token_losses=self.token_losses, device=self.device
+                )
                 most.add(some, scores.score)
                 n_trained_on += scores.n_trained_on
                 yield scores
