@@ -75,6 +75,9 @@ def sources_of(
 
     if label and signal_process:
         raise UsageError("--label and --signal-process both define the signal; give one of them")
+    for text in select or []:
+        if not re.fullmatch(r"\w+\.\w+=.*", text):
+            raise UsageError(f"--select {text!r}: expected OBJECT.CUT=VALUE, such as jet.min_pt_gev=30")
     options = ReadOptions(
         unit=unit,
         process=process,
@@ -83,7 +86,7 @@ def sources_of(
         max_objects=max_objects,
         tree=tree,
         dataset=dataset,
-        selection=_parse_selection(select or []),
+        selection=parse_settings(select),
     )
     return Sources(files, file_format, options, signal_process or [], skip_bad=skip_bad)
 
@@ -109,14 +112,6 @@ def reads_events(command: Callable[..., None], without: Collection[str] = ()) ->
     wrapper.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in keywords}
     return wrapper
-
-
-def _parse_selection(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Turn ``jet.min_pt_gev=30`` into ``{"jet": {"min_pt_gev": 30}}``."""
-    for text in texts:
-        if not re.fullmatch(r"\w+\.\w+=.*", text):
-            raise UsageError(f"--select {text!r}: expected OBJECT.CUT=VALUE, such as jet.min_pt_gev=30")
-    return parse_settings(list(texts))
 
 
 def parse_settings(texts: list[str] | None) -> dict[str, Any]:

@@ -80,6 +80,7 @@ def run(
     files = StudyFiles(
         known or sources.with_files(background or []), sources.with_files(signal or []), sources.with_files(data or [])
     )
+    files.check()
     names = [name.strip() for name in only.split(",")] if only else None
     shared = {"seed": seed, "device": device} | ({"max_epochs": epochs} if epochs else {})
     detectors = choose_detectors(chosen, names, options.parse_settings(settings), **shared)

@@ -161,8 +161,7 @@ def _note_trial(trial: FrozenTrial, study: Study) -> None:
     reason = f" ({trial.user_attrs['reason']})" if "reason" in trial.user_attrs else ""
     loss = "" if trial.value is None else f", validation loss {trial.value:.5g}"
     epochs, seconds = len(trial.intermediate_values), trial.user_attrs.get("seconds", 0.0)
-    best = complete_trials(study)[:1]
-    so_far = f"; best so far {best[0].value:.5g}, trial {best[0].number}" if best else ""
+    so_far = "".join(f"; best so far {best.value:.5g}, trial {best.number}" for best in complete_trials(study)[:1])
     state = f"trial {trial.number}: {trial.state.name.lower()}{reason}{loss}, {epochs} epochs in {seconds:.0f} s"
     note(f"{state}{so_far}; {_text(trial.params)}")
 

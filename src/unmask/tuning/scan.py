@@ -43,7 +43,7 @@ class Plan:
     Attributes
     ----------
     settings
-        Settings that the hyper-parameters of a trial change. Losses with different ``padding`` cannot be compared.
+        What the hyper-parameters of a trial change. Losses with different ``padding`` cannot be compared.
     max_epochs
         Epochs of a trial at most; None for those of the settings.
     data
