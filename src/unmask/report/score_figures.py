@@ -102,9 +102,8 @@ def draw_significance_improvement(curves: Mapping[str, RocWithBand], *, style: S
             across = np.concatenate([curve.low, curve.high[::-1]])
             along = np.concatenate([curve.low / root, (curve.high / root)[::-1]])
             axis.fill(across, along, color=line["color"], alpha=0.25, linewidth=0)
-            best = curve.roc.best_improvement
-            value = 0.0 if best is None else curve.roc.significance_improvement[best]
-            largest = "too few background events" if best is None else f"max {value:.2f}"
+            best, improvement = curve.roc.best_improvement, curve.roc.significance_improvement
+            largest = "too few background events" if best is None else f"max {improvement[best]:.2f}"
             axis.plot(curve.signal_efficiency, curve.signal_efficiency / root, **line, label=f"{name}: {largest}")
         diagonal = np.linspace(0, 1, _N_POINTS)
         axis.plot(diagonal, np.sqrt(diagonal), color="0.5", linewidth=0.8, label="no separation")

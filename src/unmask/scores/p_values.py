@@ -99,12 +99,7 @@ class BackgroundTail:
     >>> np.exp(-tail.minus_log_p_of(np.array([0.0, 2.0, 4.0]))).round(6).tolist()
     [1.0, 0.8, 0.4]
 
-    Attributes
-    ----------
-    value, minus_log_p
-        Distinct scores of background (n_values,), rising, and their values.
-    scale
-        Mean excess.
+    ``value`` are distinct scores of background (n_values,), rising, with their ``minus_log_p``; ``scale``: mean excess.
     """
 
     value: Array
