@@ -21,7 +21,6 @@ from unmask.networks.particle_transformer import (
     Size,
     SizeName,
     log_couplings,
-    masked_sum_of_rows,
     pair_index,
     pair_kinematics,
 )
@@ -269,7 +268,7 @@ class _PlainTransformer(nn.Module):
         unseen = torch.zeros_like(is_real, dtype=rows.dtype).masked_fill(~is_real, -torch.inf)[:, None, None]
         for layer in self.layers:
             rows = layer(rows, key_bias=unseen)
-        total = masked_sum_of_rows(rows, is_real)
+        total: Tensor = (rows * is_real[..., None]).sum(1)
         return total / is_real.sum(1, keepdim=True).clamp_min(1) if self.is_mean else total
 
 

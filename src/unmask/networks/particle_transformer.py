@@ -234,18 +234,13 @@ class ParticleTransformer(nn.Module):
         for layer in self.layers:
             rows = layer(rows, rows, bias)
         if self.class_token is None:
-            token = masked_sum_of_rows(rows, is_real)[:, None]
+            token: Tensor = (rows * is_real[..., None]).sum(1, keepdim=True)
         else:
             token = self.class_token.expand(len(rows), 1, -1).to(rows.dtype)
         unseen = F.pad(unseen, (1, 0))  # the token sees itself
         for layer in self.class_layers:
             token = layer(token, torch.cat([token, rows], 1), unseen)
         return token[:, 0]
-
-
-def masked_sum_of_rows(rows: Tensor, is_real: Tensor) -> Tensor:
-    """Sum (batch, hidden) of the ``rows`` (batch, n, hidden) that are real (batch, n)."""
-    return (rows * is_real[..., None]).sum(1)
 
 
 def _embedding(widths: Sequence[int], *, norms: bool) -> nn.Sequential:

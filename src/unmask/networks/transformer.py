@@ -81,9 +81,9 @@ class ConvolutionalEncoding(PositionalEncoding):
 
     mixes_neighbors = True
 
-    def __init__(self, hidden: int, width: int = 3) -> None:
+    def __init__(self, hidden: int) -> None:
         super().__init__()
-        self.convolution = nn.Conv1d(hidden, hidden, width, padding="same", groups=hidden)
+        self.convolution = nn.Conv1d(hidden, hidden, 3, padding="same", groups=hidden)
 
     def forward(self, embedded: Tensor, positions: Tensor) -> Tensor:  # noqa: ARG002
         mixed: Tensor = self.convolution(embedded.transpose(-1, -2))

@@ -153,11 +153,11 @@ class VectorQuantizer(nn.Module):
         self.usage.copy_(torch.where(is_dead, 1 / self.n_codes, self.usage))
 
     @torch.no_grad()
-    def initialize(self, samples: Tensor, n_rounds: int = 20) -> None:
+    def initialize(self, samples: Tensor) -> None:
         """Set the codebook to the k-means centers of ``samples`` (n, latent), at least one for each code."""
         order = torch.randperm(len(samples)).to(samples.device)
         self.codebook.copy_(samples[order[: self.n_codes]])
-        for _ in range(n_rounds):
+        for _ in range(20):
             codes = self.nearest(samples)
             counts = torch.zeros_like(self.usage).index_add_(0, codes, torch.ones_like(samples[:, 0]))
             sums = torch.zeros_like(self.codebook).index_add_(0, codes, samples)
