@@ -100,16 +100,11 @@ def _read_run(path: Path, name: str) -> Run:
     explanations = read_explanations(explained) if explained.is_file() else None
     if not explanations or not explanations.events:
         return Run(name, path, scores, provenance)
-    _check_same_scores(scores, explanations, explained)
-    return Run(name, path, scores, provenance, explanations)
-
-
-def _check_same_scores(scores: Scores, explanations: Explanations, path: Path) -> None:
-    """Refuse explanations that stayed behind when the scores beside them were written again."""
-    explained = {(event.file, event.row, event.score) for event in explanations.events}
-    some = scores[np.isin(scores.row, [row for _, row, _ in explained])]
+    # They may have stayed behind when the scores beside them were written again.
+    events = {(event.file, event.row, event.score) for event in explanations.events}
+    some = scores[np.isin(scores.row, [row for _, row, _ in events])]
     known = zip(some.file.tolist(), some.row.tolist(), some.score.tolist(), strict=True)
-    if not explained <= set(known) or explanations.n_scored != len(scores):
-        raise BadDataError(
-            "explains other scores than those beside it; run unmask score with --explain again, or remove it", path=path
-        )
+    if not events <= set(known) or explanations.n_scored != len(scores):
+        reason = "explains other scores than those beside it; run unmask score with --explain again, or remove it"
+        raise BadDataError(reason, path=explained)
+    return Run(name, path, scores, provenance, explanations)
