@@ -42,6 +42,21 @@ def test_flat_arrays_give_the_same_events() -> None:
     assert EventSet.from_arrays(**flat).equals(EventSet.from_arrays(**GOOD))
 
 
+@pytest.mark.parametrize("dtype", [object, np.dtypes.StringDType()])
+def test_types_may_be_objects_or_strings_of_any_length(dtype: Any) -> None:
+    types = np.array(GOOD["types"], dtype)
+    assert EventSet.from_arrays(**GOOD | {"types": types}).equals(EventSet.from_arrays(**GOOD))
+
+
+def test_columns_of_a_data_frame_become_events() -> None:
+    pandas = pytest.importorskip("pandas")
+    flat = {name: [*GOOD[name][0], GOOD[name][1][0]] for name in ("types", "energy", "pt", "eta", "phi")}
+    frame = pandas.DataFrame(flat)
+    for types in (frame["types"], frame["types"].astype(object), frame["types"].astype("category")):
+        columns = {name: frame[name] for name in flat} | {"types": types, "n_objects": pandas.Series([2, 1])}
+        assert EventSet.from_arrays(**GOOD | columns).equals(EventSet.from_arrays(**GOOD))
+
+
 def test_more_objects_than_asked_for_are_cut_by_pt() -> None:
     events = EventSet.from_arrays(**GOOD, max_objects=1)
     assert events.tag.tolist() == [[2], [1]]
@@ -51,7 +66,17 @@ def test_more_objects_than_asked_for_are_cut_by_pt() -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"unit": "gev"}, UsageError, "unit is 'gev'; did you mean 'GeV'"),
+        ({"unit": "gev"}, UsageError, "unit is 'gev'; choose from MeV, GeV"),
+        ({"unit": "TeV"}, UsageError, "unit is 'TeV'; choose from MeV, GeV, log-MeV, log-GeV$"),
+        ({"met": None}, UsageError, "met is None; expected an array"),
+        ({"pt": [[50.0, 70.0], [40.0]]}, UsageError, "pt is ragged; expected rows of one length"),
+        ({"max_objects": 0}, UsageError, "max_objects is 0; expected a whole number of 1 or more"),
+        ({"max_objects": -1}, UsageError, "max_objects is -1; expected a whole number of 1 or more"),
+        ({"max_objects": 2.5}, UsageError, "max_objects is 2.5; expected a whole number of 1 or more"),
+        ({"event_id": [1, 2.5]}, UsageError, "event_id is 2.5; expected whole numbers"),
+        ({"event_id": [1, np.nan]}, UsageError, "event_id is nan; expected whole numbers"),
+        ({"types": np.array([["b", None], ["j", ""]], object)}, UsageError, "types: None of type NoneType; expected"),
+        ({"pt": [[-50.0, 70.0], [40.0, 0.0]]}, BadDataError, "event 0: pt_mev is -50000; .* 14 TeV in MeV$"),
         ({"types": [["muon", "bjet"], ["j", ""]]}, UsageError, "types: unknown 'bjet'; did you mean 'b-jet'"),
         ({"types": [[5, 2], [99, 0]]}, BadDataError, "types: 99; expected 0 for an empty slot, 1 jet"),
         ({"pt": [50.0, 40.0]}, UsageError, r"pt has shape \(2,\); expected \(2, 2\), as types"),

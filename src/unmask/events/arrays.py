@@ -22,8 +22,13 @@ _PER_EVENT = {"event_id": np.int64, "row": np.int64, "weight": np.float64, "met"
 def events_from_arrays(given: Mapping[str, npt.ArrayLike | None], *, unit: Unit, max_objects: int) -> EventSet:
     """Check what :meth:`EventSet.from_arrays` was given, and make the events."""
     if unit not in UNITS:
-        raise UsageError(f"unit is {unit!r}; {nearest(str(unit), UNITS)}")
-    objects = {name: np.asarray(given[name]) for name in _OF_OBJECTS}
+        raise UsageError(f"unit is {unit!r}; choose from {', '.join(UNITS)}")  # a wrong guess would scale all momenta
+    if not isinstance(max_objects, int | np.integer) or max_objects < 1:
+        raise UsageError(f"max_objects is {max_objects!r}; expected a whole number of 1 or more")
+    for name in (*_OF_OBJECTS, "met", "met_phi"):
+        if given[name] is None:
+            raise UsageError(f"{name} is None; expected an array")
+    objects = {name: _array(name, given) for name in _OF_OBJECTS}
     objects["types"] = _tags(objects["types"])
     shape = objects["types"].shape
     for name, values in objects.items():
@@ -39,7 +44,10 @@ def events_from_arrays(given: Mapping[str, npt.ArrayLike | None], *, unit: Unit,
             values = _one_per_event(name, given, n)
             if values.dtype.kind not in "biuf":
                 raise UsageError(f"{name} is of type {values.dtype}; expected numbers")
-            per_event[name] = values.astype(dtype)
+            with np.errstate(invalid="ignore"):  # NaN as an integer
+                per_event[name] = values.astype(dtype)
+            if dtype is np.int64 and (wrong := values[per_event[name] != values]).size:
+                raise UsageError(f"{name} is {wrong[0]!s}; expected whole numbers")
     labels, place = np.unique(_one_per_event("label", given, n), return_inverse=True)
     momenta = zip(OBJECT_COLUMNS[1:], _OF_OBJECTS[1:], strict=True)
     columns: dict[str, Any] = {column: objects[name].astype(np.float64) for column, name in momenta}
@@ -99,8 +107,24 @@ def events_to_awkward(events: EventSet, *, unit: Unit) -> Any:
     return ak.zip(event | {"objects": ak.zip(objects, with_name="Momentum4D")}, depth_limit=1)
 
 
+def _array(name: str, given: Mapping[str, npt.ArrayLike | None]) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(given[name])
+    except ValueError:
+        raise UsageError(
+            f"{name} is ragged; expected rows of one length: pad them, or give all objects one after the other and "
+            "n_objects"
+        ) from None
+
+
 def _tags(types: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Tags of types that are given as tags, names or symbols; an empty word is an empty slot."""
+    if types.dtype.kind in "OT":
+        kind = str if any(isinstance(one, str) for one in types.flat) else int
+        for one in types.flat:
+            if not isinstance(one, str if kind is str else int | np.integer):
+                raise UsageError(f"types: {one!r} of type {type(one).__name__}; expected only names, or only tags")
+        types = types.astype(object).astype(kind)
     if types.dtype.kind in "US":
         known = SYMBOL_TAGS | TAGS | {"": PADDING_TAG}
         words, place = np.unique(types, return_inverse=True)
@@ -127,7 +151,7 @@ def _flat(
             f"types has {tag.ndim} dimensions and n_objects is {'not ' if n_objects is None else ''}given; expected "
             "(n_events, slots), or all objects one after the other together with n_objects per event"
         )
-    counts = np.asarray(n_objects)
+    counts = _array("n_objects", {"n_objects": n_objects})
     if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any() or counts.sum() != len(tag):
         raise UsageError(f"n_objects: {counts.sum()} objects in {counts.shape} events; the arrays have {len(tag)}")
     if (tag == PADDING_TAG).any():
@@ -136,7 +160,7 @@ def _flat(
 
 
 def _one_per_event(name: str, given: Mapping[str, npt.ArrayLike | None], n: int) -> npt.NDArray[Any]:
-    values = np.asarray(given[name])
+    values = _array(name, given)
     if values.shape not in ((), (n,)):
         raise UsageError(f"{name} has shape {values.shape}; expected one value, or one of each of the {n} events")
     return np.broadcast_to(values, (n,))

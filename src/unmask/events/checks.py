@@ -88,7 +88,10 @@ def check_events(flat: FlatEvents, *, path: Path | str, place: Callable[[int], s
             is_new = ~is_bad[events]
             if is_new.any():
                 new_events = np.unique(events[is_new])
-                message = f"{column} is {values[index[is_new][0]]:.6g}; accepted: {accepted}"
+                value = values[index[is_new][0]]
+                # No other unit turns the sign of a momentum.
+                accepted = accepted.removesuffix(f"; {_HINT}") if value < 0 else accepted
+                message = f"{column} is {value:.6g}; accepted: {accepted}"
                 broken.append((int(new_events[0]), len(new_events), reason, message))
                 is_bad[new_events] = True
     for event, n_events, reason, message in sorted(broken, key=lambda one: one[0]):
