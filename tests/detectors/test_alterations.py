@@ -109,6 +109,17 @@ def test_decays_have_the_masses_of_their_particles(generator: AlteredCopies, eve
     assert_as_balanced(generator.with_decays(events), events, 0.9)
 
 
+def test_copies_fail_a_veto_that_all_background_passed() -> None:
+    sample = load_sample("gluino")
+    events = event_tensors(sample.cut("n_b_jets < 1")[:4000])
+    generator = AlteredCopies(Alterations(), events)
+    torch.manual_seed(3)
+    copies = generator(events)
+    has_b_jet = (copies.types == 2).any(1)
+    assert has_b_jet.any()
+    assert (generator.weights(events, copies)[has_b_jet] == 0).all()
+
+
 def test_copies_that_fail_the_selection_do_not_count(generator: AlteredCopies, events: EventTensors) -> None:
     least_met = events.kinematics[:, 0, LOG_PT].min()
     is_lepton = (events.types >= 3) & (events.types <= 6)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
+import unmask
 from tests.detectors.odd_events import insert
 from tests.evaluation.toy_scores import roc_auc
 from unmask import load_sample
@@ -139,6 +140,12 @@ def test_scores_depend_on_neither_batches_nor_order_nor_threads(
         np.testing.assert_allclose(detector.score_events(events), scores, atol=1e-5)
     finally:
         torch.set_num_threads(n_threads)
+
+
+def test_scores_of_the_shipped_model_do_not_depend_on_batches() -> None:
+    detector, events = unmask.load("sample:gluino-model"), load_sample("gluino")
+    in_batches = np.concatenate([detector.score_events(some) for some in events.chunks(256)])
+    np.testing.assert_allclose(in_batches, detector.score_events(events), rtol=0, atol=1e-5)
 
 
 def test_with_few_events_the_network_counts_less(detector: ContrastDetector, parts: tuple[EventSet, ...]) -> None:

@@ -58,6 +58,25 @@ def test_a_score_that_never_varied_can_still_be_exceeded() -> None:
     assert 0 < found[2] < found[3]
 
 
+def test_a_count_that_background_never_has_is_rarer_than_any_that_it_has() -> None:
+    tail = BackgroundTail.of(np.repeat([0, 1], [19_000, 1_000]))
+    found = tail.minus_log_p_of(np.array([1.0, 2.0, 3.0]))
+    assert found[0] == pytest.approx(np.log(20_001 / 1_001))
+    assert found[1] >= np.log(20_001)  # no p-value of N events can be larger
+    assert found[2] > found[1] + 0.9
+    assert tail.text(found[0]) == "p = 0.05"
+    assert tail.text(found[1]) == "beyond all background"
+
+
+def test_a_bounded_slope_keeps_rounding_from_moving_a_p_value() -> None:
+    background = np.append(np.linspace(0, 1, 50), [2.0, 2.0 + 1e-9, 2.0 + 2e-9, 3.0])
+    scores = np.array([2.0, 2.0 + 2e-9])
+    assert np.ptp(BackgroundTail.of(background).minus_log_p_of(scores)) > 0.3
+    tail = BackgroundTail.of(background, max_slope=3.0)
+    assert np.ptp(tail.minus_log_p_of(scores)) < 1e-8
+    assert tail.minus_log_p_of(np.array([3.0])) == -np.log(2 / 55)
+
+
 def test_combinations_by_hand() -> None:
     p = np.array([[0.1, 0.5], [0.4, 0.5]])
     expected: dict[Rule, list[float]] = {

@@ -124,7 +124,8 @@ class AlteredCopies(CopyGenerator):
             of_pairs = distance[is_pair & (n_jets == n)]
             if len(of_pairs):
                 self.min_delta_r[n] = of_pairs.kthvalue(1 + int(_TOO_CLOSE * (len(of_pairs) - 1))).values
-        self.min_selected = _selected_on(train).amin(0) if len(train.types) else torch.zeros(8)
+        selected = _selected_on(train) if len(train.types) else torch.zeros(1, 8)
+        self.min_selected, self.is_vetoed = selected.amin(0), selected.amax(0) == 0
 
     def __call__(self, events: EventTensors) -> EventTensors:
         draw = torch.rand(len(events.types), device=events.types.device)
@@ -140,11 +141,15 @@ class AlteredCopies(CopyGenerator):
     def weights(self, events: EventTensors, copies: EventTensors) -> Tensor:
         """1 for copies that would have been selected like background, 0 for others and for copies without a change.
 
-        The selection is that of all training events: minimum numbers of objects, minimum HT and MET.
+        The selection is that of all training events: minimum numbers of objects, minimum HT and MET, and a veto on
+        kinds of objects that none of them has.
         """
         is_moved = ((copies.kinematics - events.kinematics).abs() > 1e-3).flatten(1).any(1)
         is_same = (copies.types == events.types).all(1) & ~is_moved
-        return ((_selected_on(copies) >= self.min_selected * (1 - 1e-5)).all(1) & ~is_same).float()
+        of_copies = _selected_on(copies)
+        is_vetoed = ((of_copies > 0) & self.is_vetoed).any(1)
+        is_selected = (of_copies >= self.min_selected * (1 - 1e-5)).all(1)
+        return (is_selected & ~is_vetoed & ~is_same).float()
 
     def with_fewer_jets(self, events: EventTensors) -> EventTensors:
         """Remove jets, each with a probability that is drawn for the event, and let the rest recoil."""

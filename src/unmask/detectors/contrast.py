@@ -37,6 +37,8 @@ TRAINING = TrainingSettings(
 )
 #: Training events with which the network counts half of what it counts with very many.
 _EVENTS_FOR_HALF = 5000
+#: Of -ln p in the logit. Logits are rounded to some 3e-6, by batch and device; scores must not differ by 1e-5.
+_MAX_SLOPE = 3.0
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -76,7 +78,8 @@ class ContrastDetector(EventDetector):
         self.observables_ = ObservableTail.of(train, validation)
         super()._fit(train, validation, **options)
         self.network_weight_ = len(train) / (len(train) + _EVENTS_FOR_HALF)
-        self.logits_ = BackgroundTail.of(as_numbers(self._outputs(validation, self.training.device)))
+        logits = as_numbers(self._outputs(validation, self.training.device))
+        self.logits_ = BackgroundTail.of(logits, max_slope=_MAX_SLOPE)
 
     def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:
         self.check_fitted()

@@ -90,16 +90,17 @@ def p_values(background: npt.NDArray[Any], score: npt.NDArray[Any], weight: Arra
 class BackgroundTail:
     """Minus the logarithm of the p-value of a score: 0 for an ordinary event, and never equal for two anomalous ones.
 
-    At the scores of the background events it is that of :func:`p_values`, where there are many of them to 0.1 %. In
+    At the scores of the background events it is that of :func:`p_values`, where there are many of them to 0.1%. In
     between it is interpolated, so that events between two background events are not tied. Beyond the largest score,
-    where there is no background to count, it goes on along an exponential tail with the mean excess of the last 5 % of
-    background: an extrapolation that orders events, not a measured probability.
+    where there is no background to count, it falls to at most 1 / (1 + N) and goes on along an exponential tail with
+    the mean excess of the last 5% of background: an extrapolation that orders events, not a measured probability.
 
     >>> tail = BackgroundTail.of(np.array([1.0, 2.0, 2.0, 4.0]))
     >>> np.exp(-tail.minus_log_p_of(np.array([0.0, 2.0, 4.0]))).round(6).tolist()
     [1.0, 0.8, 0.4]
 
-    ``value`` are distinct scores of background (n_values,), rising, with their ``minus_log_p``; ``scale``: mean excess.
+    ``value`` are distinct scores of background and one beyond them, rising, with their ``minus_log_p``; ``scale``: mean
+    excess.
     """
 
     value: Array
@@ -107,15 +108,24 @@ class BackgroundTail:
     scale: float
 
     @classmethod
-    def of(cls, background: npt.NDArray[Any]) -> Self:
-        """Learn from the scores of background events, of which there is at least one."""
+    def of(cls, background: npt.NDArray[Any], *, max_slope: float = np.inf) -> Self:
+        """Learn from the scores of background events, of which there is at least one.
+
+        Scores that are rounded need a ``max_slope``: where two background events have almost the same score, the
+        p-value of an event between them would else depend on rounding.
+        """
         value = np.unique(background).astype(np.float64)
         minus_log_p = -np.log(p_values(background, value))
-        is_kept = np.diff(np.floor(minus_log_p / _PRECISION), prepend=-1) > 0
+        kept = [0]
+        for i in np.flatnonzero(np.diff(np.floor(minus_log_p / _PRECISION), prepend=-1)[1:] > 0) + 1:
+            if minus_log_p[i] - minus_log_p[kept[-1]] <= max_slope * (value[i] - value[kept[-1]]):
+                kept.append(int(i))
         start = np.quantile(background, 1 - TAIL_FRACTION)
         excess = background[background > start] - start
         # If so many are equal that none is left above, any score beyond them all is new: one unit is as good as any.
-        return cls(value[is_kept], minus_log_p[is_kept], float(excess.mean()) if len(excess) else 1.0)
+        scale = float(excess.mean()) if len(excess) else 1.0
+        unseen = max(np.log1p(len(background)), minus_log_p[kept[-1]] + 1)
+        return cls(np.append(value[kept], value[kept[-1]] + scale), np.append(minus_log_p[kept], unseen), scale)
 
     def minus_log_p_of(self, score: npt.NDArray[Any]) -> Array:
         """Minus the natural logarithm of the p-value (n_events,)."""
@@ -128,7 +138,7 @@ class BackgroundTail:
         >>> BackgroundTail.of(np.arange(100.0)).text(-np.log(0.02))
         'p = 0.02'
         """
-        beyond = minus_log_p > self.minus_log_p[-1]
+        beyond = minus_log_p > self.minus_log_p[-2]
         return "beyond all background" if beyond else f"p = {np.exp(-minus_log_p):.2g}"
 
     def arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
