@@ -121,3 +121,16 @@ def test_unknown_names_and_files(tmp_path: Path) -> None:
         load_settings(str(path)).new_tokenizer()
     path.write_text('[tokenizer]\nkind = "lookup-table"\nn_bins = 3\n[detector]\nkind = "masked-token"')
     assert load_settings(str(path)).new_tokenizer().n_codes == 7 * 27 + 6
+
+
+@pytest.mark.parametrize("tokenizer", [{}, {"tokenizer": {"kind": "lookup-table"}}])
+def test_the_kind_of_the_detector_is_named_before_its_tokenizer(tokenizer: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match="kind is 'masked-tokn'; did you mean 'masked-token'"):
+        load_settings({**tokenizer, "detector": {"kind": "masked-tokn"}})
+
+
+def test_a_tokenizer_is_no_detector() -> None:
+    settings = load_settings("vqvae", seed=1)
+    assert settings.new_tokenizer().kind == "vqvae"
+    with pytest.raises(UsageError, match="vqvae is a tokenizer, not a detector; choose from contrast, masked-token"):
+        settings.new_detector()

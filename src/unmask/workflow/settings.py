@@ -55,6 +55,11 @@ class Settings:
 
     def new_detector(self, tokenizer: Tokenizer | None = None) -> Detector:
         """Make the detector, not fitted yet, with its own tokenizer or another."""
+        if not self.detector:
+            raise UsageError(
+                f"{self.name} is a tokenizer, not a detector; choose from {', '.join(DETECTORS)}, or a preset: "
+                "unmask list"
+            )
         parts = {"tokenizer": tokenizer or self.new_tokenizer()} if self.tokenizer else {}
         made: Detector = _new(DETECTORS, {**self.detector, **parts}, f"{self.name}, [detector]")
         return made
@@ -115,6 +120,7 @@ def _from_tables(where: str, content: Mapping[str, Any]) -> Settings:
     tokenizer, detector = content.get("tokenizer", {}), content.get("detector")
     if not isinstance(detector, Mapping):
         raise UsageError(f"{where}: there is no table [detector]")
+    _check_kind(DETECTORS, detector.get("kind"), f"{where}, [detector]")
     if not isinstance(tokenizer, Mapping) or ("tokenizer" in _parameters(detector)) != bool(tokenizer):
         verdict = "must not be a" if tokenizer else "is no"
         raise UsageError(f"{where}: there {verdict} table [tokenizer] for this kind of detector")
@@ -182,12 +188,16 @@ def _parameters(table: Mapping[str, Any]) -> Mapping[str, object]:
     return inspect.signature(class_of(kind)).parameters if kind in KINDS else {}
 
 
+def _check_kind(kinds: Iterable[str], kind: object, where: str) -> None:
+    if kind not in tuple(kinds):
+        raise UsageError(f"{where}: kind is {kind!r}; {nearest(str(kind), kinds)}")
+
+
 def _new(kinds: Iterable[str], table: Mapping[str, Any], where: str) -> Any:
     """Make what a table describes, after checking every entry; an error names all mistakes."""
     settings = dict(table)
     kind = settings.pop("kind", None)
-    if kind not in kinds:
-        raise UsageError(f"{where}: kind is {kind!r}; {nearest(str(kind), kinds)}")
+    _check_kind(kinds, kind, where)
     arguments, mistakes = _check(class_of(kind), settings)
     if mistakes:
         raise UsageError(f"{where}: " + "; ".join(mistakes))
