@@ -11,6 +11,7 @@ import pytest
 import unmask
 from tests.cli.running import running
 from unmask.detectors import Detector, load_detector
+from unmask.errors import UsageError
 from unmask.scores.score_table import read_scores
 from unmask.tokenizers import Tokenizer
 
@@ -98,6 +99,18 @@ def test_tables_and_toml_files_are_settings_too(split: tuple[unmask.EventSet, ..
     (tmp_path / "ht.toml").write_text('[detector]\nkind = "untrained"\nscore = "ht"\n')
     one, other = (unmask.fit(settings, train, validation) for settings in (table, tmp_path / "ht.toml"))
     np.testing.assert_array_equal(one.scores(train).score, other.scores(train).score)
+
+
+@pytest.mark.parametrize("wrong", ["train", "validation"])
+def test_what_is_fitted_on_must_be_events(wrong: str) -> None:
+    given = {"train": unmask.EventSet.empty(), "validation": unmask.EventSet.empty()} | {wrong: "sample:gluino"}
+    with pytest.raises(UsageError, match=f"{wrong} is of type str; .* read files with unmask.read_events"):
+        unmask.fit("default", **given)  # type: ignore[arg-type]
+
+
+def test_only_files_are_scored_into_a_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"paths is of type EventSet; .* detector\.scores\(events\)"):
+        unmask.score("model", unmask.EventSet.empty(), tmp_path / "scores.parquet")  # type: ignore[arg-type]
 
 
 def test_what_ships_can_be_loaded_by_name() -> None:

@@ -56,6 +56,11 @@ def test_each_score_against_each_signal_and_all_of_them() -> None:
     assert over.n_signals == 2
 
 
+def test_scores_must_be_given_by_name() -> None:
+    with pytest.raises(UsageError, match=r"scores is of type Scores; expected scores by name: {'detector': scores}"):
+        evaluate(two_signals(40))  # type: ignore[arg-type]
+
+
 def test_detectors_are_compared_in_pairs_whatever_their_order() -> None:
     good, bad = two_signals(shift=1.5), two_signals(shift=0.5)
     order = np.random.default_rng(1).permutation(len(bad))

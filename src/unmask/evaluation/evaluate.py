@@ -239,6 +239,8 @@ def evaluate(
 
 
 def _aligned(scores: Mapping[str, Scores]) -> dict[str, Scores]:
+    if not isinstance(scores, Mapping):
+        raise UsageError(f"scores is of type {type(scores).__name__}; expected scores by name: {{'detector': scores}}")
     if not scores:
         raise UsageError("no scores to evaluate")
     (first_name, first), *others = scores.items()

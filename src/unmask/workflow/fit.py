@@ -52,6 +52,11 @@ def fit(
     run_folder
         Folder for logs and checkpoints; an interrupted training continues there.
     """
+    for name, events in (("train", train), ("validation", validation)):
+        if not isinstance(events, EventSet):
+            raise UsageError(
+                f"{name} is of type {type(events).__name__}; expected an EventSet; read files with unmask.read_events"
+            )
     chosen = load_settings(settings, changes, seed=seed, device=device)
     return fit_detector(chosen, train, validation, run_folder=None if run_folder is None else Path(run_folder))
 

@@ -45,6 +45,10 @@ def score(
     options
         How the files are read.
     """
+    if not isinstance(paths, str | Path | Iterable):
+        raise UsageError(
+            f"paths is of type {type(paths).__name__}; expected event files; score events with detector.scores(events)"
+        )
     sources, out = Sources([paths] if isinstance(paths, str | Path) else paths, options=options), Path(out)
     sources.check_output(out)
     model = detector if isinstance(detector, Detector) else resolve(detector)
