@@ -84,6 +84,12 @@ def test_a_fitted_one_shows_its_events() -> None:
     )
 
 
+def test_settings_that_are_not_the_defaults_are_shown() -> None:
+    assert repr(ContrastDetector(training=TrainingSettings(seed=1, max_epochs=2))) == (
+        "<ContrastDetector(training=TrainingSettings(max_epochs=2, seed=1)), not fitted>"
+    )
+
+
 def test_load_takes_any_kind_and_refuses_others(tmp_path: Path) -> None:
     LookupTableTokenizer(edges="published:gluino").fit(load_sample("gluino")[:0]).save(tmp_path / "tokenizer")
     assert load(tmp_path / "tokenizer").kind == "lookup-table"

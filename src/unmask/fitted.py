@@ -6,7 +6,7 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -112,7 +112,7 @@ class Fitted(ABC):
     def __repr__(self) -> str:
         defaults = {name: each.default for name, each in inspect.signature(type(self)).parameters.items()}
         changed = {name: value for name, value in self.get_params(deep=False).items() if value != defaults[name]}
-        arguments = ", ".join(f"{name}={value!r}" for name, value in changed.items())
+        arguments = ", ".join(f"{name}={_shown(value)}" for name, value in changed.items())
         state = f"fitted on {self.fitted_on_['train']['n_events']:,} events" if self.fitted_on_ else "not fitted"
         return f"<{type(self).__name__}({arguments}), {state}>"
 
@@ -252,6 +252,15 @@ def check_background(events: EventSet) -> None:
             f"{n_signal:,} of {len(events):,} events are labeled signal; expected background only. "
             "Keep all signal for the test"
         )
+
+
+def _shown(value: Any) -> str:
+    """``repr``, of a dataclass with the fields that differ from its defaults."""
+    if not is_dataclass(value) or isinstance(value, type):
+        return repr(value)
+    values = ((each, getattr(value, each.name)) for each in fields(value))
+    changed = ", ".join(f"{each.name}={_shown(one)}" for each, one in values if one != each.default)
+    return f"{type(value).__name__}({changed})"
 
 
 def _json(value: Any) -> Json:
