@@ -33,7 +33,7 @@ _N_POINTS = 120
 
 @dataclass(frozen=True, eq=False)
 class RocWithBand:
-    """The ROC curve of one detector with its 95 % interval, at the background efficiencies where it is drawn.
+    """The ROC curve of one detector with its 95% interval, at the background efficiencies where it is drawn.
 
     These are dense on linear and logarithmic scales, from the first point that enough background events support (see
     :attr:`Roc.is_supported`) to 1.
@@ -62,7 +62,7 @@ class RocWithBand:
 
 
 def draw_roc(curves: Mapping[str, RocWithBand], *, style: Style = "plain") -> Drawing:
-    """Draw ROC curves with 95 % bands, by the names of detectors, at linear and logarithmic background efficiency.
+    """Draw ROC curves with 95% bands, by the names of detectors, at linear and logarithmic background efficiency.
 
     On the logarithmic scale they begin where ten background events (effective) are above the threshold.
     """
@@ -93,7 +93,7 @@ def draw_roc(curves: Mapping[str, RocWithBand], *, style: Style = "plain") -> Dr
 
 
 def draw_significance_improvement(curves: Mapping[str, RocWithBand], *, style: Style = "plain") -> Drawing:
-    """Draw ε_S / √ε_B with 95 % bands, from where ten background events (effective) support it."""
+    """Draw ε_S / √ε_B with 95% bands, from where ten background events (effective) support it."""
     with new_figure(1, 1, (5.5, 4 + 0.15 * len(curves)), style=style) as (drawing, axes):
         axis = axes[0, 0]
         for (name, curve), line in zip(curves.items(), line_styles(), strict=False):
