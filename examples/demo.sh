@@ -8,6 +8,6 @@ run() { say "$ $*"; "$@"; }
 mkdir -p "$out"
 
 run unmask data inspect sample:gluino --figure "$out/events.png"
-run unmask study run gluino --only default,lut-456 --epochs 6 --device cpu --out "$out/study"
-run unmask tokenizer show "$out/study/tokenizers/lut-456" --limit 5
+run unmask study run gluino --only default,masked-token --epochs 6 --device cpu --out "$out/study"
+run unmask tokenizer show "$out/study/tokenizers/masked-token" --limit 5
 say "Everything is in $out. Open $out/study/report.html in a browser to look at the most anomalous events."
