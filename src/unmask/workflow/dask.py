@@ -38,7 +38,7 @@ def connect(address: str) -> Iterator[Client]:
         settings = {"distributed.nanny.pre-spawn-environ": environment, "distributed.worker.profile.enabled": False}
         with (
             dask.config.set(settings),
-            LocalCluster(n_workers=int(n_workers), threads_per_worker=1, dashboard_address=None) as cluster,
+            LocalCluster(n_workers=int(n_workers), threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
             Client(cluster) as client,
         ):
             yield client
