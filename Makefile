@@ -26,7 +26,7 @@ $(BIN)/.run: pyproject.toml constraints.txt
 	@touch $@
 
 $(BIN)/.dev: $(BIN)/.run
-	$(INSTALL) --editable '.[root,plot,tune,dask]' --group dev
+	$(INSTALL) --editable '.[root,plot,search,tune,dask]' --group dev
 	$(INSTALL) --only-binary pythia8mc --only-binary fastjet --editable '.[sim]' || \
 	    echo 'could not install Pythia: the tests that need it will be skipped' >&2
 	@touch $@
