@@ -1,11 +1,11 @@
 """Sphinx settings."""
 
-from importlib.metadata import version as installed_version
+import unmask
 
 project = "unmask"
 author = "The unmask developers"
 copyright = "2026, the unmask developers"  # noqa: A001
-version = release = installed_version("unmask")
+version = release = unmask.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3

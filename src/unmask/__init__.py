@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from unmask.workflow.fit import load as load
     from unmask.workflow.score import score as score
 
+#: The only place of the version; pyproject.toml reads it.
+__version__ = "0.1.0"
 _HOME = {
     "ContrastDetector": "unmask.detectors.contrast",
     "EventSet": "unmask.events.event_set",
@@ -58,10 +60,6 @@ __all__ = list(_HOME)
 def __getattr__(name: str) -> object:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("unmask")
     raise AttributeError(f"module 'unmask' has no attribute {name!r}")
 
 

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+import unmask
 from unmask.errors import ArtifactError, UsageError, damage_named
 
 FORMAT_VERSION = 2
@@ -69,7 +69,7 @@ def sha256_of_file(path: Path) -> str:
 def provenance(**facts: Json) -> dict[str, Json]:
     """When, with what and by which command something was made, and any further ``facts``."""
     program = Path(sys.argv[0]).name.replace("__main__.py", "unmask")  # as python -m unmask
-    packages = {"unmask": version("unmask"), "numpy": np.__version__}
+    packages = {"unmask": unmask.__version__, "numpy": np.__version__}
     if "torch" in sys.modules:
         packages["torch"] = str(sys.modules["torch"].__version__)
     return {

@@ -34,9 +34,9 @@ app.command("list")(model.list_)
 
 def _show_version(is_asked: bool) -> None:
     if is_asked:
-        from importlib.metadata import version
+        import unmask as package
 
-        typer.echo(f"unmask {version('unmask')}")
+        typer.echo(f"unmask {package.__version__}")
         raise typer.Exit
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+import unmask
 from unmask.cli import options
 from unmask.cli.console import note, show, show_table
 from unmask.errors import UsageError
@@ -113,7 +113,7 @@ def run(
 
 def _row(stage: Stage, why: str | None, ledger: Ledger) -> tuple[str, str, str]:
     if why is None:
-        made_by = (ledger.record(stage) or {}).get("unmask", version("unmask"))
-        return stage.name, "done" if made_by == version("unmask") else f"done (by unmask {made_by})", ""
+        made_by = (ledger.record(stage) or {}).get("unmask", unmask.__version__)
+        return stage.name, "done" if made_by == unmask.__version__ else f"done (by unmask {made_by})", ""
     work = [f"reads {path.name}" for path in stage.reads] + [f"scores {path.stem} events" for path in stage.scores]
     return stage.name, f"{'goes on' if ledger.can_continue(stage) else 'to do'} ({why})", ", ".join(work)

@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, partialmethod
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import unmask
 from unmask.artifacts import MANIFEST, Json, atomic_path, provenance, sha256_of_file
 from unmask.detectors import Detector
 from unmask.errors import BadDataError, UsageError
@@ -96,7 +96,8 @@ class StudyRun:
     def _stage(self, name: str, *what: Any, kind: str = "", **more: Any) -> Stage:
         """Make a stage of a version."""
         work = name.split()[0]
-        code = version("unmask") if work in ("figures", "results", "report") else VERSIONS.get(f"{work} {kind}".strip())
+        is_quick = work in ("figures", "results", "report")
+        code = unmask.__version__ if is_quick else VERSIONS.get(f"{work} {kind}".strip())
         return replace(Stage(name, *what, **more), version=code)
 
     def _fit_stage(

@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+import unmask
 from unmask.artifacts import Json, atomic_path, sha256_of_file
 from unmask.errors import UnmaskError
 from unmask.fitted import Reporter
@@ -140,7 +140,7 @@ class Ledger:
             "stage": stage.name,
             "key": key,
             "version": stage.version,
-            "unmask": version("unmask"),
+            "unmask": unmask.__version__,
             "settings": dict(stage.settings),
             "inputs": self._digests(stage.inputs),
             "outputs": self._digests(stage.outputs),
