@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,7 @@ def test_flat_objects_must_add_up() -> None:
 
 def test_awkward_arrays_and_back(make_events: Callable[..., EventSet]) -> None:
     events = make_events(30)
+    events = replace(events, further={"run": np.arange(len(events))})
     array = events.to_awkward()
     assert array.fields[-1] == "objects"
     assert EventSet.from_awkward(array, unit="MeV").equals(events)

@@ -44,10 +44,23 @@ def test_concatenation_joins_names(make_events: MakeEvents) -> None:
     assert len(EventSet.concatenate([])) == 0
 
 
+def test_further_columns_go_where_their_events_go(make_events: MakeEvents) -> None:
+    data = replace(make_events(4), further={"run": np.arange(4), "nSV": np.array([0.5, 1.5, np.nan, 2.5])})
+    joined = EventSet.concatenate([make_events(2), data[::-1][:3]])
+    assert joined.further["run"].tolist() == [-1, -1, 3, 2, 1]  # unknown in events that do not bring one
+    np.testing.assert_array_equal(joined.further["nSV"], [np.nan, np.nan, 2.5, np.nan, 1.5])
+    assert joined.equals(joined[:])
+    for other in ({}, {"run": np.arange(4)}, data.further | {"run": np.arange(1, 5)}):
+        assert not data.equals(replace(data, further=other))
+    with pytest.raises(UsageError, match="column run has 2 entries for 4 events"):
+        replace(data, further={"run": np.arange(2)})
+
+
 def test_every_array_is_read_only(make_events: MakeEvents) -> None:
-    events = make_events(3)
+    events = replace(make_events(3), further={"run": np.arange(3)})
     for field in fields(events):
         column = getattr(events, field.name)
+        column = column["run"] if isinstance(column, dict) else column
         with pytest.raises(ValueError, match="read-only"):
             (column.code if isinstance(column, Names) else column)[:1] = 0
     with pytest.raises(AttributeError):

@@ -22,6 +22,8 @@ from unmask.events.event_set import EventSet
 from unmask.io.parquet import read_provenance, write_events
 from unmask.io.read import detect_kind, read_events, stream_events
 from unmask.io.source import ReadOptions
+from unmask.scores.score_table import Scores, read_scores, write_scores
+from unmask.tokenizers.token_set import TokenSet, read_tokens, write_tokens
 
 MakeEvents = Callable[..., EventSet]
 
@@ -95,6 +97,28 @@ def test_identity_and_labels_are_kept_unless_told_otherwise(tmp_path: Path, make
     assert set(told.label) == {-1}
     assert set(told.process) == {"data"}
     assert np.array_equal(told.pt_mev, both.pt_mev)
+
+
+def test_further_columns_are_kept_in_all_files(tmp_path: Path, make_events: MakeEvents) -> None:
+    events = make_events(6)
+    further = {"run": 362_000 + np.arange(6), "luminosity_block": np.arange(6), "PuppiMET_pt": np.arange(6) / 3}
+    data = replace(events, further=further)
+    write_events(tmp_path / "data.parquet", [events[:0], data[:4], data[4:]])
+    options = ReadOptions(chunk_events=3, keep=("PuppiMET_pt",))
+    assert read_events(tmp_path / "data.parquet", options=options).equals(data)
+    # Simulation without run numbers in front of data: run numbers are in all files, null where they are unknown.
+    write_scores(tmp_path / "scores.parquet", [Scores.of(part, part.weight) for part in (events[:0], events, data)])
+    assert read_scores(tmp_path / "scores.parquet").further["run"].tolist() == [-1] * 6 + further["run"].tolist()
+    write_tokens(tmp_path / "tokens.parquet", TokenSet.of(data, np.ones((6, 2), np.int32), 5))
+    assert read_tokens(tmp_path / "tokens.parquet").further.keys() == further.keys()
+
+    with pytest.raises(UsageError, match=r"no column 'PuppiMET_pT' to keep; did you mean 'PuppiMET_pt'\? choose from"):
+        read_events(tmp_path / "data.parquet", options=ReadOptions(keep=("PuppiMET_pT",)))
+    with pytest.raises(UsageError, match="column met_mev cannot be kept"):
+        write_events(tmp_path / "clash.parquet", replace(events, further={"met_mev": np.zeros(6)}))
+    (tmp_path / "some.csv").write_text("1;x;1;50000;0;j,90000,90000,0,0\n")
+    with pytest.raises(UsageError, match=r"further columns are kept of parquet, delphes, .* not darkmachines"):
+        read_events(tmp_path / "some.csv", options=ReadOptions(keep=("nSV",)))
 
 
 def test_cut_events_stay_counted(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ def test_all_columns_are_those_of_a_scores_file(tmp_path: Path, suffix: str) -> 
     columns = {name: table[name].cast(pa.string()) if name in ("file", "process") else table[name] for name in
                table.column_names}  # fmt: skip
     elsewhere = read_scores(write(tmp_path / f"elsewhere.{suffix}", **columns))
+    assert elsewhere.further["run"].tolist() == [-1] * 300
     assert elsewhere.process_names.words == ours.process_names.words
     np.testing.assert_array_equal(align(elsewhere, ours, name="elsewhere", reference_name="ours").score, SCORE)
 

@@ -61,7 +61,8 @@ def test_file_can_be_read_by_others(tmp_path: Path) -> None:
     tokens = make_tokens(5)
     write_tokens(tmp_path / "tokens.parquet", tokens, provenance={"tokenizer": "lookup-table"})
     table = pq.read_table(tmp_path / "tokens.parquet")
-    assert table.column_names == ["row", "event_id", "file", "process", "label", "weight", "tokens"]
+    identity = ["row", "event_id", "file", "process", "label", "weight"]
+    assert table.column_names == [*identity, "tokens", "run", "luminosity_block"]
     assert table["tokens"].to_pylist() == tokens.tokens.tolist()
     assert table["process"].to_pylist() == tokens.process.tolist()
     assert b'"tokenizer": "lookup-table"' in table.schema.metadata[b"unmask"]

@@ -16,10 +16,14 @@ from unmask.events.event_set import OBJECT_COLUMNS, EventSet, label_code
 from unmask.events.objects import KNOWN_TAGS, OBJECTS, PADDING_TAG, SYMBOL_TAGS, TAGS, UNITS, Unit
 
 _OF_OBJECTS = ("types", "energy", "pt", "eta", "phi")
+#: What awkward calls types of numbers.
+_NUMBERS = ("bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "float32", "float64")
 _PER_EVENT = {"event_id": np.int64, "row": np.int64, "weight": np.float64, "met": np.float64, "met_phi": np.float64}
 
 
-def events_from_arrays(given: Mapping[str, npt.ArrayLike | None], *, unit: Unit, max_objects: int) -> EventSet:
+def events_from_arrays(
+    given: Mapping[str, npt.ArrayLike | None], further: Mapping[str, npt.ArrayLike], *, unit: Unit, max_objects: int
+) -> EventSet:
     """Check what :meth:`EventSet.from_arrays` was given, and make the events."""
     if unit not in UNITS:
         raise UsageError(f"unit is {unit!r}; choose from {', '.join(UNITS)}")  # a wrong guess would scale all momenta
@@ -41,9 +45,7 @@ def events_from_arrays(given: Mapping[str, npt.ArrayLike | None], *, unit: Unit,
     per_event: dict[str, Any] = {"event_id": np.arange(n), "row": np.arange(n), "weight": np.ones(n)}
     for name, dtype in _PER_EVENT.items():
         if given[name] is not None:
-            values = _one_per_event(name, given, n)
-            if values.dtype.kind not in "biuf":
-                raise UsageError(f"{name} is of type {values.dtype}; expected numbers")
+            values = _numbers(name, given, n)
             with np.errstate(invalid="ignore"):  # NaN as an integer
                 per_event[name] = values.astype(dtype)
             if dtype is np.int64 and (wrong := values[per_event[name] != values]).size:
@@ -58,6 +60,7 @@ def events_from_arrays(given: Mapping[str, npt.ArrayLike | None], *, unit: Unit,
         label=np.array([label_code(one) for one in labels.tolist()], np.int8)[place],
         met_mev=per_event["met"],
         n_objects=counts,
+        further={name: _numbers(name, further, n) for name in further},
         tag=objects["types"].astype(np.uint8),
         **columns,
     )
@@ -80,10 +83,13 @@ def events_from_awkward(array: Any, *, unit: Unit, max_objects: int) -> EventSet
         )
 
     given = {name: ak.flatten(array.objects[name]) for name in _OF_OBJECTS}
-    given |= {name: array[name] for name in (*_PER_EVENT, "process", "file", "label") if name in fields}
+    own = [name for name in (*_PER_EVENT, "process", "file", "label") if name in fields]
+    given |= {name: array[name] for name in own}
     given["n_objects"] = ak.num(array.objects.pt)
     columns = {name: np.asarray(ak.to_numpy(column)) for name, column in given.items()}
-    return EventSet.from_arrays(**columns, unit=unit, max_objects=max_objects)
+    others = {name: array[name] for name in fields if name not in (*own, "objects") and array[name].ndim == 1}
+    numbers = {name: np.asarray(ak.to_numpy(one)) for name, one in others.items() if str(one.type.content) in _NUMBERS}
+    return EventSet.from_arrays(**columns, further=numbers, unit=unit, max_objects=max_objects)
 
 
 def events_to_awkward(events: EventSet, *, unit: Unit) -> Any:
@@ -102,7 +108,7 @@ def events_to_awkward(events: EventSet, *, unit: Unit) -> Any:
     columns = {"types": names[events.tag], "energy": events.energy_mev * scale, "pt": events.pt_mev * scale}
     objects = {name: of_objects(values) for name, values in (columns | {"eta": events.eta, "phi": events.phi}).items()}
     event = {name: getattr(events, name) for name in ("row", "event_id", "file", "process", "label", "weight")}
-    event |= {"met": events.met_mev * scale, "met_phi": events.met_phi}
+    event |= {"met": events.met_mev * scale, "met_phi": events.met_phi} | events.further
     # The name lets the package vector give the objects masses, sums and boosts.
     return ak.zip(event | {"objects": ak.zip(objects, with_name="Momentum4D")}, depth_limit=1)
 
@@ -157,6 +163,13 @@ def _flat(
     if (tag == PADDING_TAG).any():
         raise UsageError("types: an empty slot among flat objects; give (n_events, slots), or leave it out")
     return counts.astype(np.int64), objects
+
+
+def _numbers(name: str, given: Mapping[str, npt.ArrayLike | None], n: int) -> npt.NDArray[Any]:
+    values = _one_per_event(name, given, n)
+    if values.dtype.kind not in "biuf":
+        raise UsageError(f"{name} is of type {values.dtype}; expected numbers")
+    return values
 
 
 def _one_per_event(name: str, given: Mapping[str, npt.ArrayLike | None], n: int) -> npt.NDArray[Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from unmask.events.columns import Names, columns_of
+from unmask.events.columns import Names, as_further, columns_of, selected
 from unmask.events.event_set import OBJECT_COLUMNS, OBJECT_DTYPES, UNKNOWN, EventSet
 from unmask.events.objects import MAX_OBJECTS, TAG_LIMIT, Unit
 
@@ -35,6 +35,8 @@ class FlatEvents:
     file_names: Names | None = None
     label: npt.NDArray[np.int8] | None = None
     n_dropped: npt.NDArray[np.int16] | None = None
+    #: Further columns of numbers, one per event: ``run``, ``luminosity_block`` and what the options keep.
+    further: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.row)
@@ -57,7 +59,7 @@ class FlatEvents:
         """Return the events where ``is_kept``."""
         is_kept_object = np.repeat(is_kept, self.n_objects)
         kept = {
-            name: column[is_kept_object if name in OBJECT_COLUMNS else is_kept]
+            name: selected(column, is_kept_object if name in OBJECT_COLUMNS else is_kept)
             for name, column in columns_of(self).items()
         }
         return FlatEvents(**kept)
@@ -108,6 +110,7 @@ def to_event_set(flat: FlatEvents, *, file: str, max_objects: int = MAX_OBJECTS)
         met_mev=flat.met_mev.astype(np.float32),
         met_phi=flat.met_phi.astype(np.float32),
         n_dropped=np.minimum(n_dropped, np.iinfo(np.int16).max).astype(np.int16),  # a larger count must not wrap
+        further={name: as_further(values) for name, values in flat.further.items()},
         **columns,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -92,6 +92,7 @@ class EventSet(EventTable):
         process: npt.ArrayLike = "events",
         file: npt.ArrayLike = "arrays",
         label: npt.ArrayLike | Label = "unlabeled",
+        further: Mapping[str, npt.ArrayLike] | None = None,
         max_objects: int = MAX_OBJECTS,
     ) -> EventSet:
         """Make events from arrays, checked like those of a file.
@@ -113,6 +114,8 @@ class EventSet(EventTable):
             One text for all events, or one per event; an event is known by its file and row.
         label
             "background", "signal", or per event 0 background, 1 signal, -1 unknown.
+        further
+            Further columns of numbers (n_events,) by name, such as ``run`` and ``luminosity_block``.
         max_objects
             Objects kept per event, those of largest pT.
 
@@ -135,7 +138,7 @@ class EventSet(EventTable):
         given: dict[str, Any] = {"types": types, "energy": energy, "pt": pt, "eta": eta, "phi": phi}
         given |= {"met": met, "met_phi": met_phi, "n_objects": n_objects, "event_id": event_id, "row": row}
         given |= {"weight": weight, "process": process, "file": file, "label": label}
-        return events_from_arrays(given, unit=unit, max_objects=max_objects)
+        return events_from_arrays(given, further or {}, unit=unit, max_objects=max_objects)
 
     @classmethod
     def from_awkward(cls, array: Any, *, unit: Unit, max_objects: int = MAX_OBJECTS) -> EventSet:
@@ -145,7 +148,8 @@ class EventSet(EventTable):
         ----------
         array
             Fields ``met``, ``met_phi`` and ``objects``, with ``types``, ``energy``, ``pt``, ``eta`` and ``phi``; also
-            ``event_id``, ``row``, ``file``, ``process``, ``label`` and ``weight``, if they are there.
+            ``event_id``, ``row``, ``file``, ``process``, ``label`` and ``weight``, if they are there, and further
+            fields of one number per event.
         unit, max_objects
             As in :meth:`from_arrays`.
         """

@@ -16,9 +16,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unmask.artifacts import Json
-from unmask.errors import ArtifactError, UsageError
+from unmask.errors import ArtifactError, UsageError, nearest
 from unmask.events.build import FlatEvents
-from unmask.events.columns import IDENTITY_TYPES, Names, identity_from_arrow, identity_to_arrow
+from unmask.events.columns import (
+    IDENTITY_TYPES,
+    Names,
+    further_from_arrow,
+    further_to_arrow,
+    further_types,
+    identity_from_arrow,
+    identity_to_arrow,
+)
 from unmask.events.event_set import LABEL_NAMES, OBJECT_COLUMNS, EventSet
 from unmask.events.objects import KNOWN_TAGS, MAX_OBJECTS, OBJECTS
 from unmask.io.source import Chunk, Source
@@ -52,6 +60,7 @@ class EventsWriter:
         # The table is opened when the first events show how many objects they hold.
         self._append: Callable[[Mapping[str, pa.Array]], None] | None = None
         self._max_objects = MAX_OBJECTS
+        self._further: dict[str, pa.DataType] = {}
         self._waiting: list[EventSet] = []
 
     def __enter__(self) -> Self:
@@ -81,13 +90,14 @@ class EventsWriter:
             self._write_waiting()
 
     def _write_waiting(self, is_last: bool = False) -> None:
+        events = EventSet.concatenate(self._waiting)
         if self._append is None:
             facts = {"max_objects": self._max_objects, "provenance": self.provenance}
-            self._append = self._stack.enter_context(write_table(self.path, EVENTS_TABLE, facts))
-        events = EventSet.concatenate(self._waiting)
+            self._further = further_types(events, EVENTS_TABLE.columns)
+            self._append = self._stack.enter_context(write_table(self.path, EVENTS_TABLE, facts, self._further))
         n_now = len(events) if is_last else len(events) // _ROW_GROUP_EVENTS * _ROW_GROUP_EVENTS
         for part in events[:n_now].chunks(_ROW_GROUP_EVENTS):
-            self._append(_to_arrow(part))
+            self._append(_to_arrow(part) | further_to_arrow(part, self._further))
         self._waiting = [events[n_now:]]
 
 
@@ -124,14 +134,15 @@ def stream(source: Source) -> Iterator[Chunk]:
     """
     if source.options.unit not in (None, "MeV"):
         raise UsageError(f"{source.path}: an events file of unmask is in MeV; leave out the unit {source.options.unit}")
-    columns = list(EVENTS_TABLE.columns)
     with open_table(source.path, EVENTS_TABLE) as (file, facts):
         max_objects = source.options.max_objects or int(facts.get("max_objects", MAX_OBJECTS))
         first, last = source.options.entries or (0, file.metadata.num_rows)
         row_groups, position = _row_groups(file, first, last)
-        for batch in file.iter_batches(
-            source.options.chunk_events, row_groups=row_groups, columns=columns, use_threads=False
-        ):
+        further = [name for name in file.schema_arrow.names if name not in EVENTS_TABLE.columns]
+        for name in source.options.keep:
+            if name not in further:
+                raise UsageError(f"{source.path}: no column {name!r} to keep; {nearest(name, further)}")
+        for batch in file.iter_batches(source.options.chunk_events, row_groups=row_groups, use_threads=False):
             before, end = max(first - position, 0), min(last - position, len(batch))
             if before < end:
                 yield _to_chunk(batch.slice(before, end - before), position + before, max_objects, source)
@@ -162,6 +173,7 @@ def _to_chunk(batch: pa.RecordBatch, first: int, max_objects: int, source: Sourc
         identity["process_names"] = Names.constant(source.options.process, len(batch))
     events = FlatEvents(
         n_objects=_list_lengths(batch["tag"]),
+        further=further_from_arrow(batch, EVENTS_TABLE.columns),
         **identity,
         **{name: batch[name].to_numpy() for name in _EVENT_TYPES},
         **{name: batch[name].flatten().to_numpy() for name in _OBJECT_TYPES},

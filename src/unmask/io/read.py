@@ -61,6 +61,8 @@ def stream_events(
         raise UsageError(f"{path}: a dataset is named in an HDF5 or NPZ file, not {kind}")
     if options.entries is not None and kind not in SEEKABLE_FORMATS:
         raise UsageError(f"{path}: some entries alone are read from {', '.join(SEEKABLE_FORMATS)} files, not {kind}")
+    if options.keep and kind not in SEEKABLE_FORMATS:
+        raise UsageError(f"{path}: further columns are kept of {', '.join(SEEKABLE_FORMATS)} files, not {kind}")
     reader = _reader(kind)
     max_objects = options.max_objects or MAX_OBJECTS
     n_events, n_skipped_before = 0, source.bad.n_skipped

@@ -48,6 +48,9 @@ class ReadOptions:
         Name of the array, where an HDF5 or NPZ file has several.
     selection
         Changes to the table of object selections of the ROOT readers, ``{"jet": {"min_pt_gev": 30}}``.
+    keep
+        Further columns of numbers to carry along, by their names in the file, of Parquet and ROOT files; run and
+        luminosity block are always kept.
     entries
         First and one past the last entry to read, of a Parquet or ROOT file; None reads all.
     """
@@ -60,6 +63,7 @@ class ReadOptions:
     tree: str | None = None
     dataset: str | None = None
     selection: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
     entries: tuple[int, int] | None = None
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unmask.errors import ArtifactError, BadDataError, UnmaskError
-from unmask.events.columns import words_from_arrow
+from unmask.events.columns import RUN_TYPES, words_from_arrow
 from unmask.tables import METADATA_KEY
 
 ACCEPTED_LABELS = "-1 (unknown), 0 (background), 1 (signal)"
@@ -19,6 +19,7 @@ _TYPES: dict[str, pa.DataType] = {
     **dict.fromkeys((*_NEEDED, "weight"), pa.float64()),
     **dict.fromkeys(("row", "event_id"), pa.int64()),
     **dict.fromkeys(("file", "process"), pa.string()),
+    **RUN_TYPES,
 }
 
 
@@ -69,6 +70,7 @@ def _column(batch: pa.RecordBatch, name: str, kind: pa.DataType, path: Path) -> 
         column = batch[name].cast(kind)
     except pa.ArrowException as error:
         raise BadDataError(f"column {name}: {error}", path=path) from None
+    column = column.fill_null(-1) if name in RUN_TYPES else column
     n_missing = column.is_null(nan_is_null=True).sum().as_py() or 0
     if n_missing:
         raise BadDataError(f"column {name}: {n_missing:,} values are missing or NaN", path=path)

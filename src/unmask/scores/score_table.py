@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +19,17 @@ from unmask.artifacts import Json
 from unmask.errors import BadDataError, MissingExtraError, UsageError
 from unmask.events.columns import (
     IDENTITY_TYPES,
+    RUN_TYPES,
     EventTable,
     Names,
-    Selection,
+    further_from_arrow,
+    further_to_arrow,
+    further_types,
     identity_from_arrow,
     identity_of,
     identity_to_arrow,
     join,
+    without_empty,
 )
 from unmask.events.event_set import LABEL_NAMES, EventSet
 from unmask.events.fingerprints import TrainingFingerprints
@@ -44,6 +47,8 @@ TOKEN_LOSS = "token_loss"
 TRAINED_ON = "was_trained_on"
 #: Observables by their columns of a scores file.
 COLUMNS = {one.column: one for one in OBSERVABLES.values()}
+#: Columns of a scores file that are not those of the events' own file.
+_OWN = (*SCORES_TABLE.columns, *COLUMNS, TOKEN_LOSS, TRAINED_ON)
 _TYPES: dict[str, pa.DataType] = {name: pa.int16() if one.is_count else pa.float64() for name, one in COLUMNS.items()}
 
 
@@ -89,11 +94,6 @@ class Scores(EventTable):
         values = f"; score {self.score.min():.4g} to {self.score.max():.4g}" if len(self) else ""
         return f"Scores({len(self):,} events: {labels}{values})"
 
-    def __getitem__(self, selection: Selection | int) -> Self:
-        """Some of the events, in a chosen order."""
-        chosen = EventTable.__getitem__(self, selection)
-        return replace(chosen, observables={name: column[selection] for name, column in self.observables.items()})
-
     @property
     def event_key(self) -> npt.NDArray[np.int64]:
         """A number (n_events,) that stands for file name and row: the same event has it in every scores file."""
@@ -120,7 +120,7 @@ class Scores(EventTable):
         columns = {name: getattr(self, name) for name in ("row", "event_id", "label", "weight", "score")}
         texts = {"file": self.file_names.array(), "process": self.process_names.array()}
         trained_on = {} if self.was_trained_on is None else {TRAINED_ON: self.was_trained_on}
-        return DataFrame(columns | texts | self.observables | trained_on)
+        return DataFrame(columns | texts | self.observables | trained_on | self.further)
 
 
 def align(scores: Scores, reference: Scores, *, name: str, reference_name: str) -> Scores:
@@ -160,16 +160,15 @@ def align(scores: Scores, reference: Scores, *, name: str, reference_name: str) 
 
 def write_scores(path: str | Path, parts: Iterable[Scores], *, provenance: dict[str, Json] | None = None) -> int:
     """Write a stream of scores to a Parquet file, in bounded memory, and return the number of events."""
-    stream = iter(parts)
-    first = next(stream, None)
+    first, stream = without_empty(parts)
     if first is None:
         raise UsageError(f"no scores to write to {path}")
-    known = SCORES_TABLE.columns
-    types = {name: column.type for name, column in _to_arrow(first).items() if name not in known}
+    types = {name: column.type for name, column in _to_arrow(first).items() if name not in SCORES_TABLE.columns}
+    further = further_types(first, _OWN)
     n_events = 0
-    with write_table(path, SCORES_TABLE, {"provenance": provenance or {}}, types) as write:
-        for part in chain([first], stream):
-            write(_to_arrow(part))
+    with write_table(path, SCORES_TABLE, {"provenance": provenance or {}}, types | further) as write:
+        for part in stream:
+            write(_to_arrow(part) | further_to_arrow(part, further))
             n_events += len(part)
     return n_events
 
@@ -238,6 +237,7 @@ def _from_arrow(batch: pa.RecordBatch) -> Scores:
         token_loss=token_loss,
         observables={name: batch[name].to_numpy() for name in COLUMNS if name in there},
         was_trained_on=batch[TRAINED_ON].to_numpy(zero_copy_only=False) if TRAINED_ON in there else None,
+        further=further_from_arrow(batch, _OWN),
         **identity_from_arrow(batch),
     )
 
@@ -257,6 +257,7 @@ def _from_plain(columns: dict[str, Any], first_row: int, path: Path) -> Scores:
         label=label,
         weight=columns.get("weight", np.ones(n)),
         observables={name: columns[name] for name in COLUMNS if name in columns},
+        further={name: columns[name] for name in RUN_TYPES if name in columns},
     )
 
 

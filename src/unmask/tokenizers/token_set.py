@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +15,15 @@ from unmask.errors import ArtifactError, UsageError
 from unmask.events.columns import (
     IDENTITY_TYPES,
     EventTable,
+    further_from_arrow,
+    further_to_arrow,
+    further_types,
     identity_from_arrow,
     identity_of,
     identity_to_arrow,
     join,
     make_read_only,
+    without_empty,
 )
 from unmask.events.event_set import EventSet
 from unmask.tables import TableKind, open_table, write_table
@@ -97,19 +100,18 @@ def write_tokens(
     The file appears only when it is complete. Columns: ``row, event_id, file, process, label, weight, tokens``; the
     metadata keep the size of the vocabulary and the ``provenance``.
     """
-    parts = iter([tokens] if isinstance(tokens, TokenSet) else tokens)
-    first = next(parts, None)
+    first, parts = without_empty([tokens] if isinstance(tokens, TokenSet) else tokens)
     if first is None:
         raise UsageError(f"no tokens to write to {path}")
     token_list = pa.list_(pa.field("token", pa.int32(), nullable=False), first.sequence_length)
     metadata = {"n_codes": first.n_codes, "provenance": provenance or {}}
-    n_events = 0
-    with write_table(path, TOKENS_TABLE, metadata, {"tokens": token_list}) as write:
-        for part in chain([first], parts):
+    n_events, further = 0, further_types(first, TOKENS_TABLE.columns)
+    with write_table(path, TOKENS_TABLE, metadata, {"tokens": token_list} | further) as write:
+        for part in parts:
             _check_same_vocabulary(first, part)
             flat = pa.array(part.tokens.ravel(), pa.int32())
             tokens_column = pa.FixedSizeListArray.from_arrays(flat, type=token_list)
-            write(identity_to_arrow(part) | {"tokens": tokens_column})
+            write(identity_to_arrow(part) | {"tokens": tokens_column} | further_to_arrow(part, further))
             n_events += len(part)
     return n_events
 
@@ -149,4 +151,5 @@ def _from_batch(batch: pa.RecordBatch, n_codes: int, path: str | Path) -> TokenS
     tokens = column.flatten().to_numpy().reshape(len(column), column.type.list_size)
     if tokens.size and not (tokens.min() >= PAD_ID and tokens.max() <= n_codes):
         raise ArtifactError(f"holds tokens outside 0 to {n_codes}", path=path)
-    return TokenSet(tokens=tokens, n_codes=n_codes, **identity_from_arrow(batch))
+    further = further_from_arrow(batch, TOKENS_TABLE.columns)
+    return TokenSet(tokens=tokens, n_codes=n_codes, further=further, **identity_from_arrow(batch))
