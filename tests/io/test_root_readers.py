@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import root_events
 import uproot
+from tests.cli.running import failing, running
 
 from unmask.errors import BadDataError, MissingExtraError, UsageError
 from unmask.events.checks import BadEvents
@@ -260,6 +261,20 @@ class TestSelection:
         path = root_events.write(tmp_path / "a.root", "delphes")
         with pytest.raises(UsageError, match=message):
             read_events(path, options=ReadOptions(selection=selection))
+
+    def test_a_selection_that_leaves_no_muon_warns(self, tmp_path: Path) -> None:
+        groups = root_events.nanoaod()
+        groups["Muon"] |= {"mediumId": groups["Muon"]["pt"] < 0, "looseId": groups["Muon"]["pt"] > 0}
+        path = root_events.write(tmp_path / "a.root", "nanoaod", groups)
+        command = ("data", "inspect", path)
+        warning = "warning: a.root: all 3 muons fail mediumId >= 1; change it with --select muon..."
+        assert running(*command)[1].splitlines() == [warning]
+        assert not running(*command, "--select", "muon.identification.looseId=1")[1]
+        code, message = failing(*command, "--select", "muon.identification.looseid=1")
+        assert code == 3
+        assert "the branch Muon_looseid is missing; did you mean Muon_looseId" in " ".join(message.split())
+        few_and_soft = running(*command, "--select", "muon.min_pt_gev=1e3")
+        assert not few_and_soft[1]
 
     def test_branch_of_an_override_must_exist(self, tmp_path: Path) -> None:
         path = root_events.write(tmp_path / "a.root", "nanoaod")

@@ -45,6 +45,8 @@ def inspect(
         draw_events(EventSet.concatenate(stream)).write(figure)
         note(f"figure -> {figure}")
     summary = summarize(stream)
+    for text in sources.warnings():
+        note(text)
     summary |= {"n_bad_events": sources.bad.n_skipped, "problems": sources.bad.summary()}
     if json:
         show_json({"files": [str(file) for file in sources.files], **summary})

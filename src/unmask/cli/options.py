@@ -76,8 +76,10 @@ def sources_of(
     if label and signal_process:
         raise UsageError("--label and --signal-process both define the signal; give one of them")
     for text in select or []:
-        if not re.fullmatch(r"\w+\.\w+=.*", text):
-            raise UsageError(f"--select {text!r}: expected OBJECT.CUT=VALUE, such as jet.min_pt_gev=30")
+        if not re.fullmatch(r"\w+(\.\w+){1,2}=.*", text):
+            raise UsageError(
+                f"--select {text!r}: expected jet.min_pt_gev=30, or with a branch muon.identification.looseId=1"
+            )
     options = ReadOptions(
         unit=unit,
         process=process,

@@ -15,6 +15,7 @@ from unmask.events.checks import BadEvents, check_events
 from unmask.events.event_set import EventSet, Label, label_code
 from unmask.events.objects import MAX_OBJECTS
 from unmask.io import FILE_FORMATS, ROOT_FORMATS, FileFormat
+from unmask.io.record import FileRecord
 from unmask.io.sample import resolve
 from unmask.io.source import Reader, ReadOptions, Source, damaged, decompressed
 
@@ -28,6 +29,7 @@ def stream_events(
     kind: FileFormat | None = None,
     options: ReadOptions | None = None,
     bad: BadEvents | None = None,
+    record: FileRecord | None = None,
     progress: Callable[[float], None] = lambda _fraction: None,
 ) -> Iterator[EventSet]:
     """Yield the events of one file in chunks, in bounded memory.
@@ -42,6 +44,8 @@ def stream_events(
         Units, process name, label and the like.
     bad
         Collects skipped events when it is ``BadEvents(skip=True)``; by default the first bad event raises.
+    record
+        Takes what was read, and how many events and objects each step of the selection leaves.
     progress
         Called with the fraction of the file that has been read.
 
@@ -52,7 +56,8 @@ def stream_events(
     """
     path = resolve(path)
     options = options or ReadOptions()
-    source = Source(path, options, bad or BadEvents(), progress)
+    record = record or FileRecord(path)
+    source = Source(path, options, bad or BadEvents(), record, progress)
     check_is_file(path)
     kind = kind or detect_kind(path)
     if kind not in ROOT_FORMATS and (options.selection or options.tree):
@@ -63,11 +68,14 @@ def stream_events(
         raise UsageError(f"{path}: some entries alone are read from {', '.join(SEEKABLE_FORMATS)} files, not {kind}")
     if options.keep and kind not in SEEKABLE_FORMATS:
         raise UsageError(f"{path}: further columns are kept of {', '.join(SEEKABLE_FORMATS)} files, not {kind}")
-    reader = _reader(kind)
+    reader, record.format = _reader(kind), kind
     max_objects = options.max_objects or MAX_OBJECTS
     n_events, n_skipped_before = 0, source.bad.n_skipped
     for chunk in reader(source):
+        if kind not in ROOT_FORMATS:  # these make a selection of their own, and count
+            record.count_events("in file", len(chunk.events))
         events = check_events(chunk.events, path=path, place=chunk.place, bad=source.bad)
+        record.count_events("usable values", len(events))
         n_events += len(events)
         if not len(events):
             continue
@@ -168,7 +176,7 @@ def detect_kind(path: Path) -> FileFormat:
 
 
 def _detect_text_kind(path: Path) -> FileFormat:
-    source = Source(path, ReadOptions(), BadEvents())
+    source = Source(path, ReadOptions(), BadEvents(), FileRecord(path))
     try:
         with path.open("rb") as file:
             head = decompressed(file).read(1 << 16)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from unmask.errors import BadDataError
 from unmask.io import RootFormat
+from unmask.io.record import FileRecord
 from unmask.io.root_file import Entries
 from unmask.io.root_objects import AnyArray, FloatArray, Layout, select_objects
 from unmask.io.selections import SelectionTable
@@ -30,17 +31,17 @@ _B_TAGGING = "BTagging_AntiKt4EMPFlowAuxDyn."
 _FRACTIONS = {"GN2v01": {"c": 0.2, "tau": 0.01, "u": 0.79}, "DL1dv01": {"c": 0.018, "u": 0.982}}
 
 
-def _delphes_met(entries: Entries, _: SelectionTable) -> tuple[AnyArray, AnyArray]:
-    return entries.values("MissingET.MET"), entries.values("MissingET.Phi")
+def _delphes_met(entries: Entries, _: SelectionTable) -> tuple[str, AnyArray, AnyArray]:
+    return "MissingET.MET", entries.values("MissingET.MET"), entries.values("MissingET.Phi")
 
 
-def _nanoaod_met(entries: Entries, _: SelectionTable) -> tuple[AnyArray, AnyArray]:
+def _nanoaod_met(entries: Entries, _: SelectionTable) -> tuple[str, AnyArray, AnyArray]:
     has_puppi_jets = any(tagger in entries for tagger in _TAGGERS_OF_PUPPI_JETS)
     name = "PuppiMET" if has_puppi_jets or "MET_pt" not in entries else "MET"
-    return entries.values(f"{name}_pt"), entries.values(f"{name}_phi")
+    return f"{name}_pt", entries.values(f"{name}_pt"), entries.values(f"{name}_phi")
 
 
-def _physlite_met(entries: Entries, table: SelectionTable) -> tuple[FloatArray, FloatArray]:
+def _physlite_met(entries: Entries, table: SelectionTable) -> tuple[str, FloatArray, FloatArray]:
     counts, term = entries.lists(_SOFT_TERM + "source")
     is_track = (term.astype(np.int64) & _TRACK_BIT) != 0
     event = np.repeat(np.arange(len(entries)), counts)[is_track]
@@ -51,10 +52,12 @@ def _physlite_met(entries: Entries, table: SelectionTable) -> tuple[FloatArray, 
         raise BadDataError(message, path=entries.tree.path, where=f"entry {entries.start + entry}")
     x, y = (entries.lists(_SOFT_TERM + name, like=counts)[1][is_track].astype(np.float64) for name in ("mpx", "mpy"))
     jets = replace(table["jet"], min_pt_gev=_MIN_JET_PT_GEV, max_abs_eta=_MAX_JET_ABS_ETA)
-    for objects in select_objects(entries, LAYOUTS["physlite"], {**table, "jet": jets}).values():
+    for objects in select_objects(
+        entries, LAYOUTS["physlite"], {**table, "jet": jets}, FileRecord(entries.tree.path)
+    ).values():
         for sum_, project in ((x, np.cos), (y, np.sin)):
             sum_ -= np.bincount(objects.event, objects.pt_mev * project(objects.phi), minlength=len(entries))
-    return np.hypot(x, y), np.arctan2(y, x)
+    return f"{_SOFT_TERM[:-1]} minus objects", np.hypot(x, y), np.arctan2(y, x)
 
 
 def _discriminant(entries: Entries, tagger: str) -> FloatArray:

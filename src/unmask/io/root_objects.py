@@ -15,6 +15,7 @@ from unmask.events.columns import Names
 from unmask.events.event_set import OBJECT_COLUMNS
 from unmask.events.objects import LEPTON_TAGS, TAGS, Unit
 from unmask.io import RootFormat
+from unmask.io.record import FileRecord
 from unmask.io.root_file import Entries, open_root, pick_tree
 from unmask.io.selections import OBJECT_KINDS, ObjectKind, ObjectSelection, SelectionTable, selection_table
 from unmask.io.source import Chunk, Source
@@ -42,8 +43,8 @@ class Layout:
     event_id: str
     #: Branch of the event weight; weights are 1 where it is missing.
     weight: str
-    #: Magnitude and azimuth of the missing transverse energy of some entries.
-    met: Callable[[Entries, SelectionTable], tuple[AnyArray, AnyArray]]
+    #: Name, magnitude and azimuth of the missing transverse energy of some entries.
+    met: Callable[[Entries, SelectionTable], tuple[str, AnyArray, AnyArray]]
     #: Quantities for the selection beyond the plain branches: one branch that they need, and values per object.
     derived: Mapping[tuple[ObjectKind, str], tuple[str, Callable[[Entries], AnyArray]]] = field(default_factory=dict)
     b_tag_is_bits: bool = False
@@ -80,36 +81,43 @@ def stream_root(source: Source, kind: RootFormat, layout: Layout) -> Iterator[Ch
             entries = Entries(tree, start, min(start + source.options.chunk_events, last))
             # Numbers that are not finite stay as they are, for the checks to find.
             with np.errstate(all="ignore"):
-                events = _flat_events(entries, layout, table, source.default_process)
+                events = _flat_events(entries, layout, table, source)
             source.progress((entries.stop - first) / (last - first))
             yield Chunk(events, "entry", events.row)
 
 
-def select_objects(entries: Entries, layout: Layout, table: SelectionTable) -> dict[ObjectKind, Objects]:
+def select_objects(
+    entries: Entries, layout: Layout, table: SelectionTable, record: FileRecord
+) -> dict[ObjectKind, Objects]:
     """Read the objects of some entries and keep those that the table asks for."""
     selected: dict[ObjectKind, Objects] = {}
     for kind in OBJECT_KINDS:
-        objects = _select(entries, layout, kind, table[kind])
+        objects = _select(entries, layout, kind, table[kind], record)
         for other in selected.values():
             objects = objects.keep(~_is_near(objects, other, table[kind].min_delta_r))
+        if table[kind].min_delta_r:
+            record.count_objects(kind, f"distance to others >= {table[kind].min_delta_r:g}", len(objects.event))
         selected[kind] = objects
     return selected
 
 
-def _flat_events(entries: Entries, layout: Layout, table: SelectionTable, process: str) -> FlatEvents:
-    n = len(entries)
-    objects = select_objects(entries, layout, table).values()
+def _flat_events(entries: Entries, layout: Layout, table: SelectionTable, source: Source) -> FlatEvents:
+    n, record = len(entries), source.record
+    record.count_events("in file", n)
+    objects = select_objects(entries, layout, table, record).values()
     event = np.concatenate([one.event for one in objects])
     order = np.argsort(event, kind="stable")
     columns: dict[str, Any] = {
         name: np.concatenate([getattr(one, name) for one in objects])[order] for name in OBJECT_COLUMNS
     }
-    met, met_phi = (values.astype(np.float64) for values in layout.met(entries, table))
+    record.used["MET"], *met_and_phi = layout.met(entries, table)
+    met, met_phi = (values.astype(np.float64) for values in met_and_phi)
+    record.used["weight"] = layout.weight if layout.weight in entries else "1 for all events"
     weight = entries.values(layout.weight) if layout.weight in entries else np.ones(n)
     return FlatEvents(
         row=np.arange(entries.start, entries.stop, dtype=np.int64),
         event_id=entries.values(layout.event_id, if_empty=-1).astype(np.int64),
-        process_names=Names.constant(process, n),
+        process_names=Names.constant(source.default_process, n),
         weight=weight.astype(np.float64),
         met_mev=to_mev(met, layout.unit),
         met_phi=met_phi,
@@ -118,7 +126,9 @@ def _flat_events(entries: Entries, layout: Layout, table: SelectionTable, proces
     )
 
 
-def _select(entries: Entries, layout: Layout, kind: ObjectKind, selection: ObjectSelection) -> Objects:
+def _select(
+    entries: Entries, layout: Layout, kind: ObjectKind, selection: ObjectSelection, record: FileRecord
+) -> Objects:
     counts, pt = entries.lists(layout.prefixes[kind] + layout.columns["pt"])
 
     def column(name: str) -> FloatArray:
@@ -134,12 +144,20 @@ def _select(entries: Entries, layout: Layout, kind: ObjectKind, selection: Objec
     pt_mev = to_mev(pt.astype(np.float64), layout.unit)
     eta, phi = column(layout.columns["eta"]), column(layout.columns["phi"])
     # Written so that NaN passes: an event with one is reported, not quietly stripped of an object.
-    is_kept = ~(pt_mev <= selection.min_pt_gev * 1e3) & ~(np.abs(eta) >= selection.max_abs_eta)
+    is_kept = np.ones(len(pt), np.bool_)
+    record.count_objects(kind, "in file", len(pt))
+
+    def require(condition: npt.NDArray[np.bool_], step: str) -> None:
+        is_kept[~condition] = False
+        record.count_objects(kind, step, int(np.count_nonzero(is_kept)))
+
+    require(~(pt_mev <= selection.min_pt_gev * 1e3), f"pT > {selection.min_pt_gev:g} GeV")
+    require(~(np.abs(eta) >= selection.max_abs_eta), f"|eta| < {selection.max_abs_eta:g}")
     for name in available(selection.isolation)[:1]:
         isolation = column(name) / pt if layout.isolation_is_absolute else column(name)
-        is_kept &= isolation <= selection.isolation[name]
+        require(isolation <= selection.isolation[name], f"{name} <= {selection.isolation[name]:g}")
     for name in available(selection.identification)[:1]:
-        is_kept &= column(name) >= selection.identification[name]
+        require(column(name) >= selection.identification[name], f"{name} >= {selection.identification[name]:g}")
 
     tag = np.full(len(pt), TAGS["photon"], np.uint8)
     if kind in _LEPTON_TAGS:
@@ -152,6 +170,8 @@ def _select(entries: Entries, layout: Layout, kind: ObjectKind, selection: Objec
             score, limit = column(name), selection.b_tag[name]
             is_b = (score.astype(np.int64) & int(limit)) != 0 if layout.b_tag_is_bits else score > limit
             tag[is_open & is_b] = TAGS["b-jet"]
+            if is_open.any():
+                record.use("b-tag", f"{name} & {limit:g}" if layout.b_tag_is_bits else f"{name} > {limit:g}")
             is_open &= ~(score >= layout.min_b_score)
             if not is_open.any():
                 break

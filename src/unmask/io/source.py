@@ -18,6 +18,7 @@ from unmask.errors import BadDataError
 from unmask.events.build import FlatEvents
 from unmask.events.checks import BadEvents
 from unmask.events.objects import Unit
+from unmask.io.record import FileRecord
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -74,6 +75,7 @@ class Source:
     path: Path
     options: ReadOptions
     bad: BadEvents
+    record: FileRecord
     #: Called with the fraction of the file that has been read.
     progress: Callable[[float], None] = lambda _fraction: None
 

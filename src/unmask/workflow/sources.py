@@ -14,6 +14,7 @@ from unmask.events.checks import BadEvents
 from unmask.events.event_set import EventSet
 from unmask.io import FileFormat
 from unmask.io.read import check_distinct_names, count_entries, detect_kind, stream_events
+from unmask.io.record import FileRecord
 from unmask.io.sample import resolve
 from unmask.io.source import ReadOptions
 
@@ -55,6 +56,8 @@ class Sources:
         Processes that are labeled signal, all others background; empty keeps the labels.
     bad
         Collects skipped events.
+    records
+        What was read of each file.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class Sources:
         self.signal_process = list(signal_process)
         self.bad = BadEvents(skip=skip_bad)
         self.n_cut, self.max_objects = 0, 0
+        self.records: dict[Path, FileRecord] = {}
 
     def with_files(self, files: Iterable[str | Path], signal_process: Sequence[str] = ()) -> Sources:
         """Make sources of other files, read the same way."""
@@ -97,16 +101,25 @@ class Sources:
     def _stream_piece(self, piece: Piece, bar: Bar = no_bar) -> Iterator[EventSet]:
         file, entries = piece
         options = replace(self.options, entries=entries)
+        record = FileRecord(file)
+        if entries is None:  # of a part, a selection may well leave nothing
+            self.records[file] = record
         with bar(f"reading {file.name}") as progress:
-            for events in stream_events(file, kind=self.kind, options=options, bad=self.bad, progress=progress):
+            for events in stream_events(
+                file, kind=self.kind, options=options, bad=self.bad, record=record, progress=progress
+            ):
                 self.n_cut, self.max_objects = self.n_cut + events.n_cut_events, events.max_objects
                 yield events.with_signal(self.signal_process) if self.signal_process else events
 
+    def warnings(self) -> list[str]:
+        """Name the selections that left nothing of what there was."""
+        return [text for record in self.records.values() for text in record.warnings()]
+
     def problems(self) -> list[str]:
-        """Describe which events were cut or skipped so far."""
+        """Describe which events were cut or skipped so far, after the warnings."""
         cut = [f"{self.n_cut:,} events cut to their {self.max_objects} objects of largest pT"] if self.n_cut else []
         skipped = [f"skipped {self.bad.n_skipped:,} bad events:", *self.bad.summary()]
-        return [*cut, *(["\n  ".join(skipped)] if self.bad.n_skipped else [])]
+        return [*self.warnings(), *cut, *(["\n  ".join(skipped)] if self.bad.n_skipped else [])]
 
     def origin(self) -> dict[str, Json]:
         """Hashes of the files and the options that they are read with, for the provenance of what is written.

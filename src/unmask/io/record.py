@@ -1,0 +1,60 @@
+"""FileRecord: what a reader used of a file, and how many events and objects each step of a selection left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+Counts = dict[str, int]
+#: With fewer objects in a file, all may well be too soft or too far forward.
+_MIN_BEYOND_ACCEPTANCE = 20
+
+
+@dataclass
+class FileRecord:
+    """What was read of one file.
+
+    Attributes
+    ----------
+    format
+        File format.
+    used
+        Branches and working points by what they were used for, such as "MET" or "weight".
+    events
+        Events left after each step of the selection, in order; the first is "in file".
+    objects
+        The same for the objects of each kind.
+    """
+
+    path: Path
+    format: str = ""
+    used: dict[str, str] = field(default_factory=dict)
+    events: Counts = field(default_factory=dict)
+    objects: dict[str, Counts] = field(default_factory=dict)
+
+    def use(self, purpose: str, what: str) -> None:
+        """Note what was used, beside what was used for the same purpose before."""
+        before = self.used.get(purpose, what).split("; ")
+        self.used[purpose] = "; ".join(before if what in before else [*before, what])
+
+    def count_events(self, step: str, n: int) -> None:
+        """Add to the events left after a step."""
+        self.events[step] = self.events.get(step, 0) + n
+
+    def count_objects(self, kind: str, step: str, n: int) -> None:
+        """Add to the objects of a kind left after a step."""
+        steps = self.objects.setdefault(kind, {})
+        steps[step] = steps.get(step, 0) + n
+
+    def warnings(self) -> list[str]:
+        """Name each step that left no event, or no object of a kind, of those that there were."""
+        texts = []
+        for name, counts in ({"event": self.events} | self.objects).items():
+            before = 0
+            for step, n in counts.items():
+                is_few = before < _MIN_BEYOND_ACCEPTANCE and step.startswith(("pT", "|eta|"))
+                if before and not n and not is_few:
+                    fix = "" if name == "event" else f"; change it with --select {name}..."
+                    texts.append(f"warning: {self.path.name}: all {before:,} {name}s fail {step}{fix}")
+                before = n
+        return texts
