@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import unmask
 from unmask import EventSet, load_sample, read_events, write_events
 from unmask.detectors import load_detector
 from unmask.detectors.untrained import UntrainedDetector
@@ -315,7 +316,7 @@ def test_what_another_version_made_is_made_again(
         run = new_run(out, many_signals)[0]
         return [stage.name for stage, why in plan(run.stages, run.ledger) if why]
 
-    monkeypatch.setattr(runner, "version", lambda _: "99.0")
+    monkeypatch.setattr(unmask, "__version__", "99.0")
     assert to_do() == ["figures masked-token", "results", "report"]  # nothing is trained again for a new package
     monkeypatch.undo()
     monkeypatch.setitem(runner.VERSIONS, "calibration", 2)
