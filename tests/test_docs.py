@@ -312,7 +312,7 @@ def shortened(words: list[str]) -> list[str]:
         extra = ["--set", "training.max_epochs=1"]
     elif words[0] == "calibrate":
         extra = ["--background-efficiency", "0.1"]
-    elif words[0] == "tune" and words[1] != "show":
+    elif words[0] == "tune":
         extra = ["--trials", "3", "--epochs", "1", "--events", "300"]
     return [*words, *extra]
 

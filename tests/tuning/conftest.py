@@ -79,5 +79,5 @@ def unmask(*arguments: str | Path) -> Result:
 
 def detector_scan(folder: Path, *options: str | Path) -> list[str | Path]:
     """Arguments of a scan of the tiny detector."""
-    files = ["tune", "run", "detector", folder / "background.parquet", "--preset", folder / "lut.toml"]
+    files = ["tune", "detector", folder / "background.parquet", "--preset", folder / "lut.toml"]
     return [*files, "--device", "cpu", *options]

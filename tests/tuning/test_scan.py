@@ -13,10 +13,9 @@ from optuna.trial import FrozenTrial, TrialState
 from unmask.detectors.masked_token import MaskedTokenDetector, _MaskedTokenTask
 from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
-from unmask.events.fingerprints import fingerprint_of
+from unmask.tokenizers.lookup_table import LookupTableTokenizer
 from unmask.tokenizers.vqvae import VQVAETokenizer
-from unmask.tuning.results import best_settings, complete_trials, draw_figures, summary, write_settings
-from unmask.tuning.scan import Plan, Scan, open_storage
+from unmask.tuning.scan import Scan, check_target, complete_trials, open_storage
 from unmask.workflow.settings import load_settings
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -46,17 +45,18 @@ def new_scan(folder: Path, tmp_path: Path, make_events: Callable[..., EventSet])
         padding: str = "predict",
         seed: int = 0,
         study_name: str | None = None,
-        pruning: str = "median",
     ) -> Running:
         toml, changes = ("lut.toml", {"padding": padding}) if target == "detector" else ("vq.toml", {})
-        plan = Plan(
+        scan = Scan(
             target=target,
             settings=load_settings(folder / toml, changes),
+            train=train,
+            validation=validation,
             max_epochs=epochs,
-            data=fingerprint_of(train, validation),
+            seed=seed,
+            device="cpu",
         )
-        scan = Scan(plan=plan, train=train, validation=validation, seed=seed, device="cpu")
-        return Running(scan, scan.study(open_storage(str(tmp_path / journal)), study_name, pruning))
+        return Running(scan, scan.study(open_storage(str(tmp_path / journal)), study_name))
 
     return new
 
@@ -90,11 +90,8 @@ def test_the_value_of_a_trial_is_its_best_validation_loss(new_scan: Callable[...
         assert trial.value == min(trial.intermediate_values.values())
 
 
-@pytest.mark.parametrize("pruning", ["median", "hyperband", "none"])
-def test_trials_that_fall_behind_are_stopped(
-    new_scan: Callable[..., Running], monkeypatch: pytest.MonkeyPatch, pruning: str
-) -> None:
-    scan = new_scan(epochs=5, pruning=pruning)
+def test_trials_that_fall_behind_are_stopped(new_scan: Callable[..., Running], monkeypatch: pytest.MonkeyPatch) -> None:
+    scan = new_scan(epochs=5)
     n_trials = 10
     # Every trial is worse than all before it.
     monkeypatch.setattr(
@@ -103,12 +100,9 @@ def test_trials_that_fall_behind_are_stopped(
     losses = [1.0]
     scan.run(n_trials, lambda _: losses.__setitem__(0, losses[0] + 1))
     pruned = [trial for trial in scan.study.trials if trial.state == TrialState.PRUNED]
-    if pruning == "none":
-        assert not pruned
-    else:
-        assert len(pruned) >= 2
-        assert all(len(trial.intermediate_values) < 5 for trial in pruned)
-        assert "worse than other trials" in pruned[0].user_attrs["reason"]
+    assert len(pruned) >= 2
+    assert all(len(trial.intermediate_values) < 5 for trial in pruned)
+    assert "worse than other trials" in pruned[0].user_attrs["reason"]
     assert complete_trials(scan.study)[0].number == 0
 
 
@@ -148,12 +142,14 @@ def test_another_scan_is_refused(new_scan: Callable[..., Running], make_events: 
         new_scan(study_name="mine", epochs=3)
     with pytest.raises(UsageError, match=r"other settings\)"):
         new_scan(study_name="mine", padding="ignore")
-    with pytest.raises(UsageError, match=r"other target, settings, space\)"):
+    with pytest.raises(UsageError, match=r"other target, settings\)"):
         new_scan(study_name="mine", target="tokenizer")
     storage, train = scan.study._storage, make_events(100)
-    other = replace(scan.scan, plan=replace(scan.scan.plan, data=fingerprint_of(train)))
     with pytest.raises(UsageError, match=r"other data\)"):
-        other.study(storage, "mine")
+        replace(scan.scan, train=train).study(storage, "mine")
+    fitted = scan.scan.settings.new_tokenizer().fit(train)
+    with pytest.raises(UsageError, match=r"other tokenizer\)"):
+        replace(scan.scan, tokenizer=fitted).study(storage, "mine")
     optuna.create_study(storage=storage, study_name="theirs").add_trial(optuna.create_trial(value=1.0))
     with pytest.raises(UsageError, match="was not made by unmask"):
         new_scan(study_name="theirs")
@@ -172,17 +168,24 @@ def test_another_scan_is_refused(new_scan: Callable[..., Running], make_events: 
 )
 def test_what_cannot_be_tuned_is_refused(target: str, preset: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        Plan(target=target, settings=load_settings(preset)).check()
+        check_target(target, load_settings(preset), None)
+
+
+def test_a_tokenizer_of_other_settings_is_refused(folder: Path, make_events: Callable[..., EventSet]) -> None:
+    settings, tokenizer = load_settings(folder / "lut.toml"), LookupTableTokenizer(2).fit(make_events(100))
+    check_target("detector", settings, tokenizer)
+    with pytest.raises(
+        UsageError, match=r"LookupTableTokenizer\(n_bins=3\).*; expected that of preset lut, .*n_bins=2"
+    ):
+        check_target("detector", settings, LookupTableTokenizer(3))
 
 
 def test_the_best_detector_becomes_a_preset(new_scan: Callable[..., Running], tmp_path: Path) -> None:
     scan = new_scan(padding="ignore")
-    with pytest.raises(UsageError, match="no complete trial yet"):
-        best_settings(scan.study)
     scan.run(3)
     best = complete_trials(scan.study)[0]
     assert best.value == min(trial.value for trial in scan.study.trials)
-    write_settings(tmp_path / "best.toml", best_settings(scan.study))
+    scan.scan.write_best(scan.study, tmp_path / "best.toml")
     preset = load_settings(str(tmp_path / "best.toml"))
     detector = preset.new_detector(preset.new_tokenizer())
     assert isinstance(detector, MaskedTokenDetector)
@@ -191,17 +194,14 @@ def test_the_best_detector_becomes_a_preset(new_scan: Callable[..., Running], tm
     assert detector.training.learning_rate == best.params["training.learning_rate"]
     assert best.params["training.schedule"].startswith(detector.training.schedule)
     assert detector.training.max_epochs == 100  # the limit of a trial is not a finding
-    other = complete_trials(scan.study)[-1]
-    assert best_settings(scan.study, other.number).detector["dropout"] == other.params["dropout"]
-    with pytest.raises(UsageError, match="no complete trial 99"):
-        best_settings(scan.study, 99)
+    assert f"trial {best.number} of study detector-lut: validation loss" in preset.description
 
 
 def test_the_best_vqvae_becomes_a_preset(new_scan: Callable[..., Running], tmp_path: Path) -> None:
     scan = new_scan(target="tokenizer", epochs=1)
     scan.run(2)
     best = complete_trials(scan.study)[0]
-    write_settings(tmp_path / "best.toml", best_settings(scan.study))
+    scan.scan.write_best(scan.study, tmp_path / "best.toml")
     tokenizer = load_settings(str(tmp_path / "best.toml")).new_tokenizer()
     assert isinstance(tokenizer, VQVAETokenizer)
     assert {name: getattr(tokenizer, name) for name in best.params if "." not in name} == {
@@ -209,17 +209,3 @@ def test_the_best_vqvae_becomes_a_preset(new_scan: Callable[..., Running], tmp_p
     }
     assert tokenizer.training.learning_rate == best.params["training.learning_rate"]
     assert (tokenizer.n_codes, tokenizer.training.optimizer) == (8, "radam")
-
-
-def test_figures_and_summary(new_scan: Callable[..., Running], tmp_path: Path) -> None:
-    scan = new_scan()
-    scan.run(2)
-    with pytest.raises(UsageError, match="2 complete trials; figures need 3"):
-        draw_figures(scan.study, tmp_path / "figures")
-    scan.run(4)
-    paths = draw_figures(scan.study, tmp_path / "figures", "svg")
-    assert sorted(path.name for path in paths) == ["history.svg", "importances.svg", "parallel-coordinates.svg"]
-    assert all(path.read_text().count("<path") > 5 for path in paths)
-    facts = summary(scan.study, 2)
-    assert facts["trials"] == {"complete": 4}
-    assert [best["validation_loss"] for best in facts["best"]] == sorted(t.value for t in scan.study.trials)[:2]

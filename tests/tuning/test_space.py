@@ -5,14 +5,14 @@ import pytest
 
 from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.tokenizers.vqvae import VQVAETokenizer
-from unmask.tuning.space import SCHEDULES, SPACES, Range, changes_for, suggest
+from unmask.tuning.space import SCHEDULES, SPACES, Choice, changes_for
 from unmask.workflow.settings import load_settings, preset_names
 
 PUBLISHED = [name for name in preset_names() if name.startswith(("four-top-", "gluino-"))]
 
 
 def holds(value: object, entry: object) -> bool:
-    return entry.low <= value <= entry.high if isinstance(entry, Range) else value in entry
+    return value in entry.choices if isinstance(entry, Choice) else entry.low <= value <= entry.high
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -42,7 +42,7 @@ def test_every_draw_can_be_trained(target: str, name: str) -> None:
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
     drawn: dict[str, set[object]] = {parameter: set() for parameter in space}
     for _ in range(60):
-        parameters = suggest(space, study.ask())
+        parameters = study.ask(space).params
         for parameter, value in parameters.items():
             assert holds(value, space[parameter])
             drawn[parameter].add(value)

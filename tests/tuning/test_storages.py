@@ -9,8 +9,8 @@ import optuna
 import pytest
 
 from tests.tuning.conftest import unmask
-from unmask.errors import BadDataError, UnmaskError, UsageError
-from unmask.tuning.scan import find_study, open_storage
+from unmask.errors import BadDataError, UnmaskError
+from unmask.tuning.scan import open_storage
 
 
 def free_port() -> int:
@@ -20,24 +20,12 @@ def free_port() -> int:
 
 
 def test_journals(tmp_path: Path) -> None:
-    with pytest.raises(BadDataError, match=r"none\.log: no such journal"):
-        find_study(str(tmp_path / "none.log"))
-    assert not (tmp_path / "none.log").exists()
     (tmp_path / "text.log").write_text("Dear diary,\ntoday I\n")
     with pytest.raises(BadDataError, match=r"text\.log: is not a journal"):
         open_storage(str(tmp_path / "text.log"))
     path = str(tmp_path / "new" / "journal.log")
-    storage = open_storage(path)
-    with pytest.raises(UsageError, match="holds no study yet"):
-        find_study(path)
-    optuna.create_study(storage=storage, study_name="first")
-    assert find_study(path).study_name == "first"
-    optuna.create_study(storage=storage, study_name="second")
-    with pytest.raises(UsageError, match="several studies; choose one with --study: first, second"):
-        find_study(path)
-    assert find_study(path, "second").study_name == "second"
-    with pytest.raises(UsageError, match="no study 'secnd'; did you mean 'second'"):
-        find_study(path, "secnd")
+    optuna.create_study(storage=open_storage(path), study_name="first")
+    assert [study.study_name for study in open_storage(path).get_all_studies()] == ["first"]
 
 
 def test_databases_that_cannot_be_used() -> None:
@@ -52,6 +40,6 @@ def test_databases_that_cannot_be_used() -> None:
 
 def test_without_optuna(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    result = unmask("tune", "show", tmp_path / "journal.log")
+    result = unmask("tune", "detector", "sample:gluino", "--out", tmp_path)
     assert result.returncode == 2
     assert "optuna is not installed; run: pip install 'unmask[tune]'" in result.stderr

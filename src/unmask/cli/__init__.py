@@ -28,7 +28,7 @@ app.command()(calibrate.calibrate)
 app.command()(calibrate.flag)
 app.command()(evaluate.report)
 app.add_typer(study.app, name="study")
-app.add_typer(tune.app, name="tune")
+app.command()(tune.tune)
 app.command("list")(model.list_)
 
 

@@ -6,7 +6,8 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,81 +17,44 @@ import torch
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
-from unmask.errors import BadDataError, TrainingError, UnmaskError, UsageError, nearest
+from unmask.artifacts import atomic_path
+from unmask.errors import BadDataError, TrainingError, UnmaskError, UsageError
 from unmask.events.event_set import EventSet
+from unmask.events.fingerprints import fingerprint_of
 from unmask.fitted import EpochRecord, Reporter, check_background
 from unmask.tokenizers import Tokenizer
 from unmask.training import derive_seed
-from unmask.tuning.space import SPACES, Target, changes_for, suggest
+from unmask.tuning.space import SPACES, Target, changes_for
 from unmask.workflow.fit import fit_detector, fit_tokenizer
-from unmask.workflow.settings import Settings, load_settings, preset_names
+from unmask.workflow.settings import Settings, flat, load_settings, preset_names
 
-PRUNERS: dict[str, Callable[[], optuna.pruners.BasePruner]] = {
-    "median": lambda: optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2),
-    "hyperband": optuna.pruners.HyperbandPruner,
-    "none": optuna.pruners.NopPruner,
-}
 #: The user attribute of a study that holds its plan.
 PLAN = "unmask plan"
 #: Trials that are done: trained to their end, or given up for good reason.
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """The fixed part of a scan, stored with its study; workers with another plan are refused.
-
-    Attributes
-    ----------
-    settings
-        What the hyper-parameters of a trial change. Losses with different ``padding`` cannot be compared.
-    max_epochs
-        Epochs of a trial at most; None for those of the settings.
-    data
-        Fingerprint of the training and validation events.
-    tokenizer
-        Hash of the fitted tokenizer that all trials of a detector share, if one is given.
-    """
-
-    target: Target
-    settings: Settings
-    max_epochs: int | None = None
-    data: str = ""
-    tokenizer: str | None = None
-
-    def check(self) -> None:
-        """Refuse settings that have nothing to tune."""
-        name, needed = self.settings.name, {"tokenizer": "vqvae", "detector": "masked-token"}[self.target]
-        given = getattr(self.settings, self.target).get("kind")
-        if given != needed:
-            presets = map(load_settings, preset_names())
-            choices = [each.name for each in presets if getattr(each, self.target).get("kind") == needed]
-            raise UsageError(
-                f"preset {name} has {f'a {given}' if given else 'no'} {self.target}; only a {needed} one can be tuned: "
-                f"{', '.join(choices)}"
-            )
-        if self.target == "detector" and self.settings.tokenizer.get("kind") == "vqvae" and self.tokenizer is None:
-            raise UsageError(
-                f"preset {name} has a VQ-VAE, which all trials must share: fit it first (unmask tokenizer fit "
-                f"--preset {name} ...) and give its folder with --tokenizer"
-            )
-
-    def to_json(self) -> dict[str, Any]:
-        """The plan as JSON gives it back: tuples become lists."""
-        stored: dict[str, Any] = json.loads(json.dumps(asdict(self) | {"space": SPACES[self.target]}, default=asdict))
-        return stored
-
-    @classmethod
-    def of(cls, study: optuna.Study) -> Plan:
-        """Read the plan in a study."""
-        stored = study.user_attrs.get(PLAN)
-        if stored is None:
-            raise UsageError(f"study {study.study_name!r} was not made by unmask")
-        fields = {key: value for key, value in stored.items() if key != "space"}
-        return cls(**fields | {"settings": Settings(**fields["settings"])})
+def check_target(target: Target, settings: Settings, tokenizer: Tokenizer | None) -> None:
+    """Refuse settings that have nothing to tune, and a fitted tokenizer that is not theirs."""
+    needed = {"tokenizer": "vqvae", "detector": "masked-token"}
+    given, kind = getattr(settings, target).get("kind"), needed[target]
+    if given != kind:
+        choices = [name for name in preset_names() if getattr(load_settings(name), target).get("kind") == kind]
+        raise UsageError(
+            f"preset {settings.name} has {f'a {given}' if given else 'no'} {target}; only a {kind} one can be tuned: "
+            f"{', '.join(choices)}"
+        )
+    promised = None if tokenizer is None else settings.new_tokenizer()
+    if tokenizer and promised and {**tokenizer.settings(), "training": 0} != {**promised.settings(), "training": 0}:
+        raise UsageError(f"the tokenizer is {tokenizer}; expected that of preset {settings.name}, {promised}")
+    if target == "detector" and settings.tokenizer.get("kind") == "vqvae" and tokenizer is None:
+        raise UsageError(
+            f"preset {settings.name} has a VQ-VAE, which all trials must share: fit it first (unmask tokenizer fit "
+            f"--preset {settings.name} ...) and give its folder with --tokenizer"
+        )
 
 
-def open_storage(where: str, *, must_exist: bool = False) -> optuna.storages.BaseStorage:
+def open_storage(where: str) -> optuna.storages.BaseStorage:
     """Open a journal file, or a database by its SQLAlchemy URL (``postgresql+psycopg://user@host/name``)."""
     if "://" in where:
         try:
@@ -99,8 +63,6 @@ def open_storage(where: str, *, must_exist: bool = False) -> optuna.storages.Bas
         except (ImportError, RuntimeError) as error:  # no driver; made by another version of Optuna
             raise UsageError(f"the database of the study cannot be used: {error}") from None
     path = Path(where)
-    if must_exist and not path.is_file():
-        raise BadDataError("no such journal; give the storage of a scan", path=path)
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         return optuna.storages.JournalStorage(JournalFileBackend(str(path)))
@@ -121,25 +83,16 @@ def storage_errors() -> Iterator[None]:
         ) from error
 
 
-def find_study(where: str, name: str | None = None) -> optuna.Study:
-    """Load a study; without a name, the only one there is."""
-    storage = open_storage(where, must_exist=True)
-    names = sorted(study.study_name for study in storage.get_all_studies())
-    if not names:
-        raise UsageError(f"{where} holds no study yet")
-    if name is None and len(names) > 1:
-        raise UsageError(f"{where} holds several studies; choose one with --study: {', '.join(names)}")
-    if name is not None and name not in names:
-        raise UsageError(f"{where} holds no study {name!r}; {nearest(name, names)}")
-    return optuna.load_study(study_name=name or names[0], storage=storage)
-
-
 @dataclass(kw_only=True)
 class Scan:
     """One worker of a scan, with its background events.
 
     Attributes
     ----------
+    settings
+        What the hyper-parameters of a trial change. Losses with different ``padding`` cannot be compared.
+    max_epochs
+        Maximum epochs of a trial; None for those of the settings.
     tokenizer
         Fitted tokenizer that the trials of a detector share; None fits that of the settings.
     seed
@@ -147,30 +100,29 @@ class Scan:
         validation losses are those of the same masked tokens.
     """
 
-    plan: Plan
+    target: Target
+    settings: Settings
     train: EventSet
     validation: EventSet
+    max_epochs: int | None = None
     tokenizer: Tokenizer | None = None
     seed: int = 0
     device: str = "auto"
 
-    def study(
-        self, storage: optuna.storages.BaseStorage, name: str | None = None, pruning: str = "median"
-    ) -> optuna.Study:
+    def study(self, storage: optuna.storages.BaseStorage, name: str | None = None) -> optuna.Study:
         """Begin the study of this scan, or join it; one of another scan is refused."""
-        self.plan.check()
         for events in (self.train, self.validation):
             check_background(events)
             if not len(events):
                 raise UsageError("training and validation events are both needed; one of them has none")
         study = optuna.create_study(
             storage=storage,
-            study_name=name or f"{self.plan.target}-{self.plan.settings.name}",
+            study_name=name or f"{self.target}-{self.settings.name}",
             sampler=TrialSeededSampler(self.seed),
-            pruner=PRUNERS[pruning](),
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2),
             load_if_exists=True,
         )
-        stored, plan = study.user_attrs.get(PLAN), self.plan.to_json()
+        stored, plan = study.user_attrs.get(PLAN), self._plan()
         if stored is None and not study.get_trials(deepcopy=False):
             study.set_user_attr(PLAN, plan)
         elif stored is None:
@@ -182,21 +134,41 @@ class Scan:
             )
         return study
 
+    def _plan(self) -> dict[str, Any]:
+        """Record of what all workers of a study have in common, as JSON gives it back: tuples become lists."""
+        arrays = self.tokenizer.arrays().values() if self.tokenizer else ()
+        plan = {
+            "target": self.target,
+            "settings": asdict(self.settings),
+            "max_epochs": self.max_epochs,
+            "data": fingerprint_of(self.train, self.validation),
+            "tokenizer": sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()[:16] if arrays else None,
+        }
+        stored: dict[str, Any] = json.loads(json.dumps(plan))
+        return stored
+
     def run(self, study: optuna.Study, n_trials: int, on_trial: Callable[[FrozenTrial], None] = lambda _: None) -> None:
         """Train trials until the study has ``n_trials`` finished ones, by all its workers together."""
-        if self.plan.target == "detector" and self.tokenizer is None:
-            self.tokenizer = fit_tokenizer(self.plan.settings, self.train, self.validation)
-        if len(study.get_trials(deepcopy=False, states=FINISHED)) < n_trials:
-            enough = optuna.study.MaxTrialsCallback(n_trials, states=FINISHED)
-            study.optimize(self._train, callbacks=[lambda _, trial: on_trial(trial), enough])
+        tokenizer = self.tokenizer
+        if self.target == "detector" and tokenizer is None:
+            tokenizer = fit_tokenizer(self.settings, self.train, self.validation)
+        while len(study.get_trials(deepcopy=False, states=FINISHED)) < n_trials:
+            trial = study.ask(SPACES[self.target])
+            value, state = None, TrialState.FAIL
+            try:
+                value, state = self._train(trial, tokenizer), TrialState.COMPLETE
+            except optuna.TrialPruned:
+                state = TrialState.PRUNED
+            finally:
+                told = study.tell(trial, value, state)
+            on_trial(told)
 
-    def _train(self, trial: optuna.Trial) -> float:
+    def _train(self, trial: optuna.Trial, tokenizer: Tokenizer | None) -> float:
         started, events = time.perf_counter(), (self.train, self.validation)
-        plan, shared = self.plan, {"seed": derive_seed(self.seed, "tuning"), "device": self.device}
-        if plan.max_epochs is not None:
-            shared["max_epochs"] = plan.max_epochs
-        changes = changes_for(plan.target, suggest(SPACES[plan.target], trial))
-        settings = plan.settings.with_changes(changes, shared)
+        shared: dict[str, Any] = {"seed": derive_seed(self.seed, "tuning"), "device": self.device}
+        if self.max_epochs is not None:
+            shared["max_epochs"] = self.max_epochs
+        settings = self.settings.with_changes(changes_for(self.target, trial.params), shared)
 
         def watch(_title: str, max_epochs: int) -> AbstractContextManager[Reporter]:
             return nullcontext(_TrialReporter(trial, max_epochs))
@@ -204,8 +176,8 @@ class Scan:
         try:
             model = (
                 fit_tokenizer(settings, *events, watch=watch)
-                if plan.target == "tokenizer"
-                else fit_detector(settings, *events, tokenizer=self.tokenizer, watch=watch)
+                if self.target == "tokenizer"
+                else fit_detector(settings, *events, tokenizer=tokenizer, watch=watch)
             )
         except (optuna.TrialPruned, TrainingError, torch.cuda.OutOfMemoryError) as error:
             out_of_memory = isinstance(error, torch.cuda.OutOfMemoryError)
@@ -214,6 +186,25 @@ class Scan:
         finally:
             trial.set_user_attr("seconds", round(time.perf_counter() - started, 3))
         return min(record.validation_loss for record in model.history_ or [])
+
+    def write_best(self, study: optuna.Study, path: Path) -> None:
+        """Write the settings with the hyper-parameters of the best trial as TOML, for ``unmask train --preset``."""
+        best = complete_trials(study)[0]
+        origin = f"the {self.target} of trial {best.number} of study {study.study_name}"
+        tuned = replace(
+            self.settings.with_changes(changes_for(self.target, best.params), {}),
+            description=f"{self.settings.name} with {origin}: validation loss {best.value:.5g}",
+        )
+        content = flat({key: value for key, value in vars(tuned).items() if key != "name"})
+        with atomic_path(path) as scratch:
+            # JSON texts of words, numbers, booleans and lists are TOML too.
+            scratch.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in content.items()))
+
+
+def complete_trials(study: optuna.Study) -> list[FrozenTrial]:
+    """Trials that were trained to their end, the best first."""
+    trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    return sorted(trials, key=lambda trial: (trial.value, trial.number))
 
 
 class _TrialReporter(Reporter):
