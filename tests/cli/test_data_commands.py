@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli.running import unmask
-from unmask import load_sample, read_events
+from tests.cli.running import running, unmask
+from unmask import EventSet, load_sample, read_events, write_events
+from unmask.events.fingerprints import fingerprints
 from unmask.io.parquet import read_provenance
 
 GOOD = "1;ttH;1;62161;-1.374;b,240064,190606,-0.697959,2.90092;j,64597.8,47120.1,-0.832683,0.548982;\n"
@@ -225,3 +226,15 @@ def test_a_given_format_does_not_hide_a_missing_file(tmp_path: Path) -> None:
     result = unmask("data", "inspect", tmp_path / "nothing.csv", "--format", "darkmachines")
     assert result.returncode == 3
     assert "no such file" in result.stderr
+
+
+def test_split_leaves_out_repeated_events_and_tells(tmp_path: Path) -> None:
+    events = load_sample("gluino")[:200].with_label(0)
+    write_events(tmp_path / "events.parquet", EventSet.concatenate([events, events[:50]]))
+    _, notes = running("data", "split", tmp_path / "events.parquet", "--out", tmp_path / "once")
+    assert "50 of 250 events repeat earlier ones, object by object: left out (--keep-duplicates keeps them)" in notes
+    assert sum(len(read_events(path)) for path in (tmp_path / "once").iterdir()) == 200
+    running("data", "split", tmp_path / "events.parquet", "--out", tmp_path / "all", "--keep-duplicates")
+    parts = [read_events(tmp_path / "all" / f"{name}.parquet") for name in ("train", "validation", "test")]
+    assert sum(map(len, parts)) == 250
+    assert sum(len(np.unique(fingerprints(part))) for part in parts) == 200

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli.running import failing, unmask
-from unmask import load_sample, read_events, write_events
+from tests.cli.running import failing, running, unmask
+from unmask import EventSet, load_sample, read_events, write_events
 from unmask.detectors import load_detector
 from unmask.scores.score_table import read_scores
 from unmask.tokenizers import load_tokenizer, read_tokens
@@ -104,6 +104,20 @@ def test_validation_on_training_events_is_refused(events: Path, tmp_path: Path) 
     assert code == 2
     assert "validation events are training events too" in message
     assert not (tmp_path / "model").exists()
+
+
+def test_training_leaves_out_repeated_events_and_tells(events: Path, tmp_path: Path) -> None:
+    train, validation = read_events(events / "train.parquet"), events / "validation.parquet"
+    write_events(tmp_path / "twice.parquet", EventSet.concatenate([train, train[:100]]))
+    told = f"100 of {len(train) + 100:,} events repeat earlier ones, object by object: "
+    command = ("train", tmp_path / "twice.parquet", "--preset", "untrained", "--out")
+    result, notes = running(*command, tmp_path / "once")
+    assert told + "left out" in notes
+    _, notes = running(*command, tmp_path / "kept", "--keep-duplicates")
+    assert told + "they stay in the split of the first" in notes
+    result, notes = running(*command, tmp_path / "other", "--validation", validation)
+    assert "100 of " in notes
+    assert result.startswith(f"{len(train):,} events")
 
 
 def test_a_tampered_model_is_refused(model: Path, events: Path, tmp_path: Path) -> None:

@@ -146,3 +146,36 @@ def test_many_processes_are_fast(make_events: MakeEvents) -> None:
     events = replace(events, process_names=Names.of(str(i % 500) for i in range(20_000)))
     split = assign_split(events)
     assert np.bincount(split).tolist() == [16_000, 2000, 2000]
+
+
+@settings(max_examples=30, deadline=None)
+@given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=8), keep=st.booleans())
+def test_equal_events_share_a_split_whatever_the_chunking(
+    make_events: MakeEvents, sizes: list[int], keep: bool
+) -> None:
+    n = sum(sizes)
+    source = np.random.default_rng(n).integers(0, max(n // 2, 1), n)  # each event about twice
+    events = make_events(n, max_objects=1)[source]
+    events = replace(events, row=np.arange(n), label=(source % 5 == 0).astype(np.int8))
+    splitter = Splitter(seed=2, keep_duplicates=keep)
+    bounds = np.cumsum([0, *sizes])
+    split = np.concatenate([splitter.assign(events[a:b]) for a, b in pairwise(bounds)])
+    distinct, first = np.unique(source, return_index=True)
+    once = np.sort(first)
+    assert np.array_equal(split[once], assign_split(events[once], seed=2))
+    if keep:
+        assert all(len(set(split[source == one])) == 1 for one in distinct)
+    else:
+        assert np.array_equal(np.flatnonzero(split >= 0), once)
+    n_repeated = n - len(once)
+    assert [f"{n_repeated:,} of {n:,} events repeat earlier ones" in text for text in splitter.notes()] == [
+        True
+    ] * bool(n_repeated)
+
+
+def test_in_python_repeated_events_give_a_warning(make_events: MakeEvents) -> None:
+    events = make_events(100)
+    twice = EventSet.concatenate([events, events[:30]])
+    with pytest.warns(UserWarning, match="30 of 130 events repeat earlier ones"):
+        parts = split_background(twice, seed=1)
+    assert all(part.equals(other) for part, other in zip(parts, split_background(events, seed=1), strict=True))

@@ -23,6 +23,7 @@ from unmask.evaluation import evaluate as evaluation
 from unmask.evaluation.metrics import Metrics
 from unmask.evaluation.metrics import measure as measure_all
 from unmask.evaluation.roc import RankedScores
+from unmask.events.fingerprints import fingerprints
 from unmask.events.splits import SPLITS
 from unmask.report import runs
 from unmask.report.style import Style
@@ -378,19 +379,51 @@ def test_weights_that_leave_nothing_are_an_error_before_anything_is_trained(file
     assert not [*tmp_path.glob("*/models")]
 
 
-def test_signal_events_that_are_given_twice_are_refused(files: Path, tmp_path: Path) -> None:
-    background, light, heavy = (files / f"{name}.parquet" for name in ("background", "light", "heavy"))
-    both = EventSet.concatenate([read_events(heavy), read_events(light)[:40]])
-    write_events(tmp_path / "both.parquet", both)
-    for signals in ((light, tmp_path / "both.parquet"), (tmp_path / "both.parquet", light)):
-        run, _ = new_run(tmp_path / "a", study_files((background,), signals))
-        with pytest.raises(BadDataError, match=r"light\.parquet: 40 of 300 .* second time.*40 of them in other files"):
-            run.run()
-    write_events(tmp_path / "double.parquet", EventSet.concatenate([read_events(heavy)] * 2))
-    run, _ = new_run(tmp_path / "b", study_files((background,), (tmp_path / "double.parquet",)))
-    with pytest.raises(BadDataError, match=r"double\.parquet: 300 of 600 .* second time.*all of them in this file"):
-        run.run()
-    assert not [*tmp_path.glob("*/models")]
+def test_repeated_events_end_no_study(files: Path, tmp_path: Path, fisher: str) -> None:
+    """Each event counts once; equal ones never stand in two splits; where they are kept, they stay together."""
+    background, light, heavy, data = (
+        read_events(files / f"{name}.parquet") for name in ("background", "light", "heavy", "data")
+    )
+    repeated = {
+        "background": EventSet.concatenate([background, background[::7]]),
+        "both": EventSet.concatenate([heavy, light[:40], heavy[:20]]),
+        "data": EventSet.concatenate([data, data[:5]]),
+    }
+    paths = {name: tmp_path / f"{name}.parquet" for name in repeated}
+    for name, events in repeated.items():
+        write_events(paths[name], events)
+    inputs = study_files((paths["background"],), (files / "light.parquet", paths["both"]), (paths["data"],))
+    run, listener = new_run(tmp_path / "out", inputs, only=[fisher], changes={})
+    run.run()
+    told = " repeat earlier ones, object by object: left out (--keep-duplicates keeps them)"
+    assert [note.removesuffix(told) for note in listener.notes if note.endswith(told)] == [
+        "429 of 3,429 events",
+        "both.parquet: 60 of 360 events",
+        "5 of 1,005 events",
+    ]
+    n_events = [len(read_events(tmp_path / "out" / "events" / f"{name}.parquet")) for name in ("signal", "data")]
+    assert n_events == [600, 1000]
+    assert json.loads((tmp_path / "out" / "results" / "metrics.json").read_text())["signals"] == {
+        "light": 300,
+        "both": 300,
+    }
+    scores = read_scores(tmp_path / "out" / "scores" / "fisher.parquet")
+    assert not scores.n_trained_on
+    write_background(replace(inputs, keep_duplicates=True), tmp_path, [], 1, listener)
+    splits = [read_events(tmp_path / f"{name}.parquet") for name in SPLITS]
+    assert sum(map(len, splits)) == 3429
+    assert sum(len(np.unique(fingerprints(split))) for split in splits) == 3000
+    assert "they stay in the split of the first" in listener.notes[-2]
+
+
+def test_training_events_among_the_signal_are_left_out(files: Path, tmp_path: Path) -> None:
+    train, light = read_events(files / "background.parquet"), read_events(files / "light.parquet")
+    write_events(tmp_path / "mixed.parquet", EventSet.concatenate([light, train[:2]]))
+    listener = Listener()
+    inputs = study_files((), (tmp_path / "mixed.parquet",))
+    write_signal(inputs, tmp_path / "signal.parquet", [], train, listener)
+    assert "mixed.parquet: 2 training events among the signal are left out" in listener.notes
+    assert len(read_events(tmp_path / "signal.parquet")) == 300
 
 
 def test_by_default_ours_is_compared_with_the_published_method() -> None:
@@ -420,11 +453,11 @@ def test_without_signal_there_are_scores_thresholds_and_a_report(files: Path, tm
 def test_signal_among_the_files_of_a_study_and_beside_them(files: Path, tmp_path: Path) -> None:
     sample = load_sample("gluino")[:8000]
     write_events(tmp_path / "mixed.parquet", sample.with_label(-1))
-    mixed = Sources([tmp_path / "mixed.parquet"], signal_process=["gluino_1000_1"])
+    mixed = study_files((tmp_path / "mixed.parquet",), (files / "tops.parquet",), signal_processes=["gluino_1000_1"])
     among = [tmp_path / "among.parquet"]
     write_background(mixed, tmp_path, among, 1, Listener())
     train = read_events(tmp_path / "train.parquet")
-    write_signal(Sources([files / "tops.parquet"]), tmp_path / "signal.parquet", among, train, Listener())
+    write_signal(mixed, tmp_path / "signal.parquet", among, train, Listener())
     signal = read_events(tmp_path / "signal.parquet")
     n_gluino = int((sample.label == 1).sum())
     assert signal.process_names.counts() == {"gluino_1000_1": n_gluino, "tttt": 300}

@@ -117,6 +117,7 @@ def split(
     fractions: Annotated[
         tuple[float, float, float], typer.Option(help="Fractions of training, validation and test.")
     ] = (0.8, 0.1, 0.1),
+    keep_duplicates: options.KeepDuplicates = False,
 ) -> None:
     """Split events into train.parquet, validation.parquet and test.parquet.
 
@@ -129,7 +130,7 @@ def split(
 
     for name in SPLITS:
         sources.check_output(out / f"{name}.parquet")
-    splitter = Splitter(seed=seed, fractions=fractions)
+    splitter = Splitter(seed, fractions, keep_duplicates)
     origin = sources.origin()
     with ExitStack() as stack:
         writers = []
@@ -142,6 +143,8 @@ def split(
                 writer.write(events[code == i])
     numbers = ", ".join(f"{name} {writer.n_events:,}" for name, writer in zip(SPLITS, writers, strict=True))
     note_problems(sources)
+    for text in splitter.notes():
+        note(text)
     show(f"{numbers} events -> {out}")
 
 

@@ -26,6 +26,7 @@ def train(
     ] = None,
     settings: options.Settings = None,
     validation: options.Validation = None,
+    keep_duplicates: options.KeepDuplicates = False,
     seed: options.Seed = 0,
     device: options.Device = "auto",
 ) -> None:
@@ -52,7 +53,7 @@ def train(
     fitted = load_tokenizer(tokenizer) if tokenizer else None
     chosen.new_detector(fitted)  # mistakes in settings are found before events are read
     check_can_save(out)
-    events, held_out = options.read_training_events(sources, validation, seed)
+    events, held_out = options.read_training_events(sources, validation, seed, keep_duplicates)
     folder = run_folder_of(out)
     detector = fit_detector(chosen, events, held_out, tokenizer=fitted, run_folder=folder, watch=TrainingLine)
     if IS_FIRST_PROCESS:

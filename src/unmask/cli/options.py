@@ -38,6 +38,10 @@ Validation = Annotated[
     list[Path] | None, typer.Option(help="Validation events; by default FILE... are split 80/10/10 (repeatable).")
 ]
 
+KeepDuplicates = Annotated[
+    bool, typer.Option("--keep-duplicates", help="Events that repeat earlier ones stay, in one split.")
+]
+
 
 def _input(*names: str, help: str, **more: Any) -> Any:  # noqa: A002
     return typer.Option(*names, help=help, rich_help_panel="Input", **more)
@@ -134,12 +138,16 @@ def parse_settings(texts: list[str] | None) -> dict[str, Any]:
     return nested(settings)
 
 
-def read_training_events(sources: Sources, validation: Sequence[Path] | None, seed: int) -> tuple[EventSet, EventSet]:
+def read_training_events(
+    sources: Sources, validation: Sequence[Path] | None, seed: int, keep_duplicates: bool = False
+) -> tuple[EventSet, EventSet]:
     """Read the events to learn from and to validate on, and note their numbers; signal is refused."""
     from unmask.workflow.fit import training_events
 
-    train, held_out, n_test = training_events(sources, validation or (), seed=seed, bar=progress_bar)
+    train, held_out, notes = training_events(
+        sources, validation or (), seed=seed, keep_duplicates=keep_duplicates, bar=progress_bar
+    )
     note_problems(sources)
-    rest = "" if validation else f"; {n_test:,} test events are left aside (split by seed {seed})"
-    note(f"{len(train):,} training and {len(held_out):,} validation events{rest}")
+    for text in [*notes, f"{len(train):,} training and {len(held_out):,} validation events"]:
+        note(text)
     return train, held_out

@@ -40,6 +40,7 @@ def run(
     only: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="Detectors to train, such as default,lut-456 [default: all].")
     ] = None,
+    keep_duplicates: options.KeepDuplicates = False,
     settings: options.Settings = None,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Maximum epochs per training; sets the cosine schedule's length.")
@@ -78,7 +79,10 @@ def run(
     chosen = load_study(study or DEFAULT)
     known = sources.with_files(chosen.files(benchmark_dir), chosen.signal_processes) if study else None
     files = StudyFiles(
-        known or sources.with_files(background or []), sources.with_files(signal or []), sources.with_files(data or [])
+        known or sources.with_files(background or []),
+        sources.with_files(signal or []),
+        sources.with_files(data or []),
+        keep_duplicates,
     )
     files.check()
     names = [name.strip() for name in only.split(",")] if only else None

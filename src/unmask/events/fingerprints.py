@@ -93,6 +93,51 @@ class TrainingFingerprints:
 
     def contains(self, events: EventSet) -> npt.NDArray[np.bool_]:
         """Which events (n_events,) are known to be among them."""
-        hashes = fingerprints(events)
-        place = np.minimum(np.searchsorted(self.fingerprint, hashes), len(self.fingerprint) - 1)
-        return np.asarray(self.fingerprint[place] == hashes) if len(self.fingerprint) else np.zeros(len(events), bool)
+        return _is_among(fingerprints(events), self.fingerprint)
+
+
+class KnownEvents:
+    """Hashes of the events of a stream, 8 bytes each.
+
+    >>> from unmask import load_sample
+    >>> events, known = load_sample("gluino"), KnownEvents()
+    >>> len(known.new(events[[0, 1, 0]])), len(known.new(events[1:5]))
+    (2, 3)
+    """
+
+    def __init__(self) -> None:
+        self._sorted: list[npt.NDArray[np.uint64]] = []  # each less than half as long as the one before
+
+    def contains(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """Which hashes (n_events,) were added."""
+        is_known = np.zeros(len(hashes), np.bool_)
+        for part in self._sorted:
+            is_known |= _is_among(hashes, part)
+        return is_known
+
+    def add(self, hashes: npt.NDArray[np.uint64]) -> None:
+        """Remember hashes."""
+        self._sorted.append(np.sort(hashes))
+        while len(self._sorted) > 1 and len(self._sorted[-2]) < 2 * len(self._sorted[-1]):
+            self._sorted[-2:] = [np.sort(np.concatenate(self._sorted[-2:]), kind="stable")]
+
+    def new(self, events: EventSet) -> EventSet:
+        """Return the events that repeat no earlier one, object by object, and remember them."""
+        hashes, first = np.unique(fingerprints(events), return_index=True)
+        is_new = ~self.contains(hashes)
+        self.add(hashes[is_new])
+        return events[np.sort(first[is_new])]
+
+
+def repeated_text(n_repeated: int, n_events: int, are_kept: bool = False, what: str = "events") -> list[str]:
+    """Name the events that repeat earlier ones, in one line if there are any."""
+    rest = "they stay in the split of the first" if are_kept else "left out (--keep-duplicates keeps them)"
+    return (
+        [f"{n_repeated:,} of {n_events:,} {what} repeat earlier ones, object by object: {rest}"] if n_repeated else []
+    )
+
+
+def _is_among(hashes: npt.NDArray[np.uint64], known: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """Which hashes (n_events,) are among sorted ones."""
+    place = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+    return np.asarray(known[place] == hashes) if len(known) else np.zeros(len(hashes), bool)

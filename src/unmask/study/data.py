@@ -15,7 +15,7 @@ from unmask.artifacts import provenance
 from unmask.errors import BadDataError, UsageError
 from unmask.events.columns import Names
 from unmask.events.event_set import BACKGROUND, LABEL_NAMES, SIGNAL, UNKNOWN, EventSet
-from unmask.events.fingerprints import fingerprints, is_leak
+from unmask.events.fingerprints import KnownEvents, fingerprints, is_leak, repeated_text
 from unmask.events.splits import DEFAULT_FRACTIONS, SPLITS, Splitter
 from unmask.io.parquet import EventsWriter
 from unmask.io.read import check_distinct_names, check_is_file, read_events
@@ -31,12 +31,14 @@ MIN_EVENTS = 110
 class StudyFiles:
     """Files by what they hold: known background, signals to test with, and events without labels to search.
 
-    ``background.signal_process`` names the processes that are signal, where files hold both.
+    ``background.signal_process`` names the processes that are signal, where files hold both. Events that repeat earlier
+    ones are left out, unless ``keep_duplicates``.
     """
 
     background: Sources
     signal: Sources
     data: Sources
+    keep_duplicates: bool = False
 
     def check(self) -> None:
         """Refuse files that are not there, given twice, or of the same name."""
@@ -54,14 +56,15 @@ class StudyFiles:
         return bool(self.signal.files or self.background.signal_process)
 
 
-def write_background(sources: Sources, folder: Path, among: Sequence[Path], seed: int, reporter: StudyReporter) -> None:
+def write_background(
+    files: StudyFiles, folder: Path, among: Sequence[Path], seed: int, reporter: StudyReporter
+) -> None:
     """Split background into ``train.parquet``, ``validation.parquet`` and ``test.parquet`` of ``folder``.
 
     Signal among the background files goes to the file ``among``, or is an error if none is given. It is an error too if
-    there are too few events, also by their weights, or many validation or test events are training events.
+    there are too few events, also by their weights.
     """
-    splitter = Splitter(seed=seed)
-    known: list[list[npt.NDArray[np.uint64]]] = [[] for _ in SPLITS]
+    sources, splitter = files.background, Splitter(seed, keep_duplicates=files.keep_duplicates)
     weights: list[list[npt.NDArray[np.float64]]] = [[] for _ in SPLITS]
     names = [file.name for file in sources.files]
     with ExitStack() as stack:
@@ -79,8 +82,9 @@ def write_background(sources: Sources, folder: Path, among: Sequence[Path], seed
             for i, writer in enumerate(writers):
                 part = background[code == i]
                 writer.write(part)
-                known[i].append(fingerprints(part))
                 weights[i].append(part.weight)
+        for text in splitter.notes():
+            reporter.note(text)
         n_events = [writer.n_events for writer in writers]
         reporter.note("{:,} training, {:,} validation, {:,} test background events".format(*n_events))
         if min(n_events[1:]) < MIN_EVENTS:
@@ -96,21 +100,36 @@ def write_background(sources: Sources, folder: Path, among: Sequence[Path], seed
                 f"{sum(n_events):,} background events are too few: with their weights the validation events count as "
                 f"{n_validation:.1f} of equal weight, and {MIN_EVENTS} are needed"
             )
-        train, *others = (np.concatenate(parts) for parts in known)
-        for name, other in zip(SPLITS[1:], others, strict=True):
-            check_not_trained_on(int(np.isin(other, train).sum()), len(other), f"{name} events of the background")
 
 
-def write_signal(sources: Sources, path: Path, among: Sequence[Path], train: EventSet, reporter: StudyReporter) -> None:
+def write_signal(
+    files: StudyFiles, path: Path, among: Sequence[Path], train: EventSet, reporter: StudyReporter
+) -> None:
     """Write all signal events to ``path``: those ``among`` the background files, and those of files of their own.
 
-    A signal keeps its process names, unless another file has the same; then it is named as its file. It is an error if
-    many of the events are training events too, or repeated, or weights do not add up to a positive number.
+    A signal keeps its process names, unless another file has the same; then it is named as its file. Training events
+    among them are left out; it is an error if they are many, or weights do not add up to a positive number.
     """
     chunks = {"signal of the study": [read_events(list(among))]} if among else {}
-    for file, events in _stream(sources, reporter):
+    for file, events in _stream(files.signal, reporter):
         chunks.setdefault(file.name, []).append(_labeled(file, events, SIGNAL))
     parts = {name: EventSet.concatenate(some) for name, some in chunks.items()}
+    known, trained_on = KnownEvents(), fingerprints(train)
+    is_known = {name: np.isin(fingerprints(part), trained_on) for name, part in parts.items()}
+    n_known, n_events = (sum(map(count, is_known.values())) for count in (np.count_nonzero, len))
+    if is_leak(n_known, n_events):
+        most = max(is_known, key=lambda name: np.count_nonzero(is_known[name]))
+        raise BadDataError(
+            f"{n_known:,} of {n_events:,} signal events are among the training events too, object by object (most in "
+            f"{most}): the files of background and signal hold the same events"
+        )
+    for name, part in parts.items():
+        new = part[~is_known[name]]
+        if len(new) < len(part):
+            reporter.note(f"{name}: {len(part) - len(new):,} training events among the signal are left out")
+        parts[name] = new if files.keep_duplicates else known.new(new)
+        for text in repeated_text(len(new) - len(parts[name]), len(new)):
+            reporter.note(f"{name}: {text}")
     counts = {name: part.process_names.counts() for name, part in parts.items()}
     for name, part in list(parts.items())[len(among) :]:
         if any(counts[name].keys() & counts[other].keys() for other in parts if other != name):
@@ -118,22 +137,23 @@ def write_signal(sources: Sources, path: Path, among: Sequence[Path], train: Eve
     signal = EventSet.concatenate(list(parts.values()))
     if not len(signal):
         raise BadDataError("there are no signal events")
-    check_given_once(parts)
     of = signal.process_names.array()
     _check_weights({name: signal.weight[of == name] for name in signal.process_names.counts()}, reporter)
-    is_known = np.isin(fingerprints(signal), fingerprints(train))
-    check_not_trained_on(int(is_known.sum()), len(signal), "signal events")
     with EventsWriter(path, provenance=provenance(files=list(parts))) as writer:
         writer.write(signal)
     names = ", ".join(f"{name} {n:,}" for name, n in signal.process_names.counts().items())
     reporter.note(f"{len(signal):,} signal events: {names}")
 
 
-def write_data(sources: Sources, path: Path, reporter: StudyReporter) -> None:
+def write_data(files: StudyFiles, path: Path, reporter: StudyReporter) -> None:
     """Write the events to search to ``path``, without their labels."""
-    with EventsWriter(path, provenance=provenance(files=[file.name for file in sources.files])) as writer:
-        for _, events in _stream(sources, reporter):
-            writer.write(events.with_label(UNKNOWN))
+    known, n_events = KnownEvents(), 0
+    with EventsWriter(path, provenance=provenance(files=[file.name for file in files.data.files])) as writer:
+        for _, events in _stream(files.data, reporter):
+            n_events += len(events)
+            writer.write((events if files.keep_duplicates else known.new(events)).with_label(UNKNOWN))
+    for text in repeated_text(n_events - writer.n_events, n_events):
+        reporter.note(text)
     reporter.note(f"{writer.n_events:,} data events to search")
 
 
@@ -165,31 +185,4 @@ def _check_weights(weights: Mapping[str, npt.NDArray[np.float64]], reporter: Stu
         reporter.note(
             f"warning: {n_negative:,} of these {sum(map(len, weights.values())):,} events have negative weights: only "
             "AUC and thresholds are measured, there are no ROC curves, and in training all events count alike"
-        )
-
-
-def check_given_once(signals: Mapping[str, EventSet]) -> None:
-    """Refuse signals, by their files, of which too many events are repeated, object by object."""
-    seen = np.zeros(0, np.uint64)
-    for file, events in sorted(signals.items(), key=lambda item: -len(item[1])):  # few again in many are many in few
-        keys = fingerprints(events)
-        new = np.setdiff1d(keys, seen)
-        n_again = len(keys) - len(new)
-        if is_leak(n_again, len(keys)):
-            n_there = int(np.isin(keys, seen).sum())
-            where = f"{n_there:,} of them in other files" if n_there else "all of them in this file"
-            raise BadDataError(
-                f"{n_again:,} of {len(keys):,} signal events are there a second time, object by object ({where}): "
-                "they would count twice in all signal together; omit them, or study them in another folder",
-                path=file,
-            )
-        seen = np.union1d(seen, new)
-
-
-def check_not_trained_on(n_known: int, n_events: int, name: str) -> None:
-    """Refuse events of which too many have been trained on."""
-    if is_leak(n_known, n_events):
-        raise BadDataError(
-            f"{n_known:,} of {n_events:,} {name} are among the training events too, object by object: "
-            "the files hold the same events several times"
         )

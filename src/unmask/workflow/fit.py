@@ -11,8 +11,8 @@ from unmask import fitted
 from unmask.detectors import Detector
 from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
-from unmask.events.fingerprints import TrainingFingerprints, is_leak
-from unmask.events.splits import split_background
+from unmask.events.fingerprints import KnownEvents, TrainingFingerprints, is_leak, repeated_text
+from unmask.events.splits import TEST, TRAIN, VALIDATION, Splitter
 from unmask.io.sample import resolve
 from unmask.tokenizers import Tokenizer
 from unmask.workflow.settings import Settings, load_settings
@@ -99,17 +99,24 @@ def fit_tokenizer(
 
 
 def training_events(
-    sources: Sources, validation: Sequence[Path] = (), *, seed: int = 0, bar: Bar = no_bar
-) -> tuple[EventSet, EventSet, int]:
-    """Read training and validation events, and count the test events that were left aside; signal is refused.
+    sources: Sources,
+    validation: Sequence[Path] = (),
+    *,
+    seed: int = 0,
+    keep_duplicates: bool = False,
+    bar: Bar = no_bar,
+) -> tuple[EventSet, EventSet, list[str]]:
+    """Read training and validation events, and name those that are left aside; signal is refused.
 
     Without ``validation`` files the events are split 80/10/10 by the seed.
     """
     events = EventSet.concatenate(list(sources.stream(bar=bar)))
     fitted.check_background(events)
     if not validation:
-        train, held_out, test = split_background(events, seed=seed)
-        return train, held_out, len(test)
+        splitter = Splitter(seed, keep_duplicates=keep_duplicates)
+        split = splitter.assign(events)
+        train, held_out, test = (events[split == code] for code in (TRAIN, VALIDATION, TEST))
+        return train, held_out, [*splitter.notes(), f"{len(test):,} test events are left aside (split by seed {seed})"]
     held_out = EventSet.concatenate(list(sources.stream(validation, bar)))
     n_shared = int(TrainingFingerprints.of(events).contains(held_out).sum())
     if is_leak(n_shared, len(held_out)):
@@ -117,7 +124,11 @@ def training_events(
             f"{n_shared:,} of {len(held_out):,} validation events are training events too, so early stopping cannot "
             "detect overfitting; pass disjoint events or omit --validation"
         )
-    return events, held_out, 0
+    if keep_duplicates:
+        return events, held_out, []
+    known, n_events = KnownEvents(), len(events) + len(held_out)
+    events, held_out = known.new(events), known.new(held_out)
+    return events, held_out, repeated_text(n_events - len(events) - len(held_out), n_events)
 
 
 def run_folder_of(folder: Path) -> Path:
