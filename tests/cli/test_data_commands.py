@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cli.running import running, unmask
+from tests.cli.running import failing, running, unmask
 from unmask import EventSet, load_sample, read_events, write_events
 from unmask.events.fingerprints import fingerprints
 from unmask.io.parquet import read_provenance
@@ -199,12 +199,15 @@ def test_an_input_is_never_overwritten(good_csv: Path, tmp_path: Path) -> None:
     assert unmask("data", "split", tmp_path / "parts" / "train.parquet", "--out", tmp_path / "parts").returncode == 2
 
 
-def test_files_of_one_name_are_refused(good_csv: Path, tmp_path: Path) -> None:
+def test_files_of_one_name_are_told_apart_and_none_is_read_twice(good_csv: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "good.csv").write_text(SOFT)
-    result = unmask("data", "inspect", good_csv, tmp_path / "other" / "good.csv")
-    assert result.returncode == 2
-    assert "same name" in result.stderr
+    other = tmp_path / "other" / "good.csv"
+    other.write_text(SOFT)
+    running("data", "convert", good_csv, other, tmp_path / "both.parquet")
+    assert read_events(tmp_path / "both.parquet").file.tolist() == [str(good_csv)] * 2 + [str(other)]
+    code, message = failing("data", "inspect", good_csv, other.parent / ".." / "good.csv")
+    assert code == 2
+    assert "is given twice, also as" in message
 
 
 def test_options_that_would_be_ignored_are_refused(good_csv: Path, tmp_path: Path) -> None:

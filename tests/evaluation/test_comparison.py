@@ -83,6 +83,16 @@ def test_events_in_another_order_are_put_in_order() -> None:
     np.testing.assert_array_equal(found.file_names.array(), files.array())
 
 
+def test_folders_of_files_matter_where_names_repeat_alone() -> None:
+    label = np.array([0, 0, 1, 1], np.int8)
+    here, there, both = (Names.of(names) for names in (["a.root"] * 4, ["/data/a.root"] * 4, ["x/a", "y/a"] * 2))
+    row = np.array([0, 0, 1, 1])
+    one, other = (toy_scores([1, 2, 3, 4], label, file_names=files) for files in (here, there))
+    assert align(one, other, name="b", reference_name="a").score.tolist() == [1, 2, 3, 4]
+    reference = toy_scores([1, 2, 3, 4], label, row=row, file_names=both)
+    assert align(reference[::-1], reference, name="b", reference_name="a").score.tolist() == [1, 2, 3, 4]
+
+
 def test_other_events_are_refused() -> None:
     label = np.array([0, 1, 0, 1], np.int8)
     reference = toy_scores([1, 2, 3, 4], label)

@@ -18,6 +18,8 @@ Groups = dict[str, dict[str, Any]]
 
 N_EVENTS = 7
 EVENT_ID = np.array([101, 102, 103, 104, 105, 106, 107])
+RUN = np.array([315257, 315257, 315257, 315258, 315258, 315258, 315259])
+LUMINOSITY_BLOCK = np.array([1, 2, 90, 5, 5, 6, 1])
 WEIGHT = np.array([0.5, 1.5, -1.0, 2.0, 1.0, 1.0, 1.0])
 MET_GEV = np.array([55.0, 20.0, 130.0, 5.0, 80.0, 41.0, 33.0])
 MET_PHI = np.array([0.1, -3.0, 1.5, 3.1, -1.0, 2.0, 0.0])
@@ -78,7 +80,8 @@ def nanoaod(version: Literal[9, 12, 15] = 9) -> Groups:
     met = {"pt": MET_GEV, "phi": MET_PHI}
     wrong_met = {"pt": MET_GEV + 7, "phi": -MET_PHI}
     groups: Groups = {
-        "": {"event": EVENT_ID.astype(np.uint64), "genWeight": WEIGHT},
+        "": {"event": EVENT_ID.astype(np.uint64), "genWeight": WEIGHT}
+        | {"run": RUN.astype(np.uint32), "luminosityBlock": LUMINOSITY_BLOCK.astype(np.uint32)},
         "Jet": jet,
         "Electron": ELECTRON | {"cutBased": ak.values_astype(ELECTRON["pt"] * 0 + 4, np.int32)},
         "Muon": MUON | {"mediumId": MUON["pt"] > 0, "pfRelIso04_all": MUON["pt"] * 0},
@@ -109,6 +112,8 @@ def physlite() -> Groups:
     return {
         "EventInfoAuxDyn": {
             "eventNumber": EVENT_ID.astype(np.uint64),
+            "runNumber": RUN.astype(np.uint32),
+            "lumiBlock": LUMINOSITY_BLOCK.astype(np.uint32),
             "mcEventWeights": ak.Array([[weight, 99.0] for weight in WEIGHT]),
         },
         "AnalysisJetsAuxDyn": {

@@ -142,13 +142,12 @@ def test_ways_to_write_the_csv(
 
 @pytest.mark.parametrize("ending", ["gz", "zst"])
 def test_compressed_csv(tmp_path: Path, ending: str) -> None:
-    plain, packed = tmp_path / "plain" / "ttH.csv", tmp_path / "ttH.csv"
-    plain.parent.mkdir()
+    plain = packed = tmp_path / "ttH.csv"
     write_csv(plain, fixed_table(example_events(50)))
-    data = plain.read_bytes()
+    data, expected = plain.read_bytes(), read_events(plain)
     packed.write_bytes(gzip.compress(data) if ending == "gz" else pa.Codec("zstd").compress(data, asbytes=True))
     assert detect_kind(packed) == "fixed"
-    assert read_events(packed, options=ReadOptions(chunk_events=3)).equals(read_events(plain))
+    assert read_events(packed, options=ReadOptions(chunk_events=3)).equals(expected)
 
 
 def test_a_header_counts_as_a_line_and_only_the_first_is_one(tmp_path: Path) -> None:

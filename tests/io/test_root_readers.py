@@ -19,6 +19,7 @@ from unmask.events.event_set import EventSet
 from unmask.io.read import detect_kind, read_events, stream_events
 from unmask.io.root_file import Tree
 from unmask.io.source import ReadOptions
+from unmask.scores.score_table import read_scores
 
 KINDS = tuple(root_events.GROUPS)
 PREFIX = {"delphes": "{}", "nanoaod": "{}", "physlite": "Analysis{}sAuxDyn"}
@@ -60,7 +61,7 @@ class TestContent:
         assert events.row.tolist() == list(range(root_events.N_EVENTS))
         assert events.weight.tolist() == root_events.WEIGHT.tolist()
         assert set(events.process) == {"ttbar"}
-        assert set(events.file) == {"ttbar.root"}
+        assert set(events.file) == {str(path)}
         np.testing.assert_allclose(events.met_mev, root_events.MET_GEV * 1e3, rtol=1e-5)
         np.testing.assert_allclose(events.met_phi, root_events.MET_PHI, atol=1e-5)
         # Event 0: jet 60 GeV, b-jets 120 and 25 GeV, electron 30 GeV.
@@ -79,6 +80,36 @@ class TestContent:
         assert [len(chunk) for chunk in chunks] == [3, 3, 1]
         assert fractions[:3] == [3 / 7, 6 / 7, 1.0]
         assert read_events(path, options=ReadOptions(chunk_events=3)).equals(read_events(path))
+
+    @every_storage
+    @pytest.mark.parametrize("kind", ["nanoaod", "physlite"])
+    def test_run_and_luminosity_block_are_read(self, tmp_path: Path, kind: str, storage: root_events.Storage) -> None:
+        events = read_events(root_events.write(tmp_path / "a.root", kind, storage=storage))
+        assert events.further["run"].tolist() == root_events.RUN.tolist()
+        assert events.further["luminosity_block"].tolist() == root_events.LUMINOSITY_BLOCK.tolist()
+
+    def test_branches_can_be_kept(self, tmp_path: Path) -> None:
+        path = root_events.write(tmp_path / "a.root", "nanoaod")
+        events = read_events(path, options=ReadOptions(keep=("PuppiMET_pt", "nJet", "Jet_mass[1]"), chunk_events=4))
+        np.testing.assert_allclose(events.further["PuppiMET_pt"], root_events.MET_GEV + 7)
+        assert events.further["nJet"].tolist() == [3, 1, 0, 2, 1, 2, 1]
+        np.testing.assert_array_equal(events.further["Jet_mass[1]"], [8, np.nan, np.nan, 9, np.nan, 6, np.nan])
+        with pytest.raises(BadDataError, match=r"a\.root: the branch PuppiMET is missing; did you mean PuppiMET_pt"):
+            read_events(path, options=ReadOptions(keep=("PuppiMET",)))
+        with pytest.raises(BadDataError, match=r"entry 0: Jet_pt has 3 values; accepted: one per event, .*Jet_pt\[0\]"):
+            read_events(path, options=ReadOptions(keep=("Jet_pt",)))
+
+    def test_identity_and_kept_branches_go_to_the_scores(self, tmp_path: Path) -> None:
+        # Branches of a PHYSLITE file have a dot in their name.
+        path = root_events.write(tmp_path / "a.root", "physlite")
+        kept = "EventInfoAuxDyn.mcEventWeights[1]"
+        running("data", "convert", path, tmp_path / "a.parquet", "--keep", kept)
+        running("score", "sample:gluino-model", tmp_path / "a.parquet", "--out", tmp_path / "scores.parquet")
+        scores = read_scores(tmp_path / "scores.parquet")
+        assert scores.further["run"].tolist() == root_events.RUN.tolist()
+        assert scores.further[kept].tolist() == [99.0] * 7
+        assert set(scores.file) == {str(path)}
+        assert scores.event_id.tolist() == root_events.EVENT_ID.tolist()
 
     @every_kind
     def test_process_name_can_be_given(self, tmp_path: Path, kind: str) -> None:

@@ -84,6 +84,6 @@ def test_several_files_become_one_set(tmp_path: Path) -> None:
     for name in ("a.csv", "b.csv"):
         FORMATS["darkmachines"].write(tmp_path / name, example_events(3))
     events = read_events([tmp_path / "a.csv", tmp_path / "b.csv"])
-    assert events.file.tolist() == ["a.csv"] * 3 + ["b.csv"] * 3
+    assert events.file.tolist() == [str(tmp_path / "a.csv")] * 3 + [str(tmp_path / "b.csv")] * 3
     assert events.row.tolist() == [0, 1, 2, 0, 1, 2]
     assert np.array_equal(events.pt_mev[:3], events.pt_mev[3:])

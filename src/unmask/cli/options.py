@@ -67,6 +67,10 @@ def sources_of(
     select: Annotated[
         list[str] | None, _input(help="Changed ROOT object selection: jet.min_pt_gev=30 (repeatable).")
     ] = None,
+    keep: Annotated[
+        str | None,
+        _input(metavar="NAME,...", help="Further branches or columns to carry along: PuppiMET_pt,nSV."),
+    ] = None,
     skip_bad: Annotated[bool, _input("--skip-bad", help="Skip and count bad events instead of stopping.")] = False,
     chunk_events: Annotated[int, _input(min=1, help="Events held in memory at a time.")] = 50_000,
     max_objects: Annotated[
@@ -93,6 +97,7 @@ def sources_of(
         tree=tree,
         dataset=dataset,
         selection=parse_settings(select),
+        keep=tuple(name.strip() for name in (keep or "").split(",") if name.strip()),
     )
     return Sources(files, file_format, options, signal_process or [], skip_bad=skip_bad)
 

@@ -30,6 +30,7 @@ def stream_events(
     options: ReadOptions | None = None,
     bad: BadEvents | None = None,
     record: FileRecord | None = None,
+    name: str | None = None,
     progress: Callable[[float], None] = lambda _fraction: None,
 ) -> Iterator[EventSet]:
     """Yield the events of one file in chunks, in bounded memory.
@@ -46,6 +47,8 @@ def stream_events(
         Collects skipped events when it is ``BadEvents(skip=True)``; by default the first bad event raises.
     record
         Takes what was read, and how many events and objects each step of the selection leaves.
+    name
+        What the events call their file; its path as given by default.
     progress
         Called with the fraction of the file that has been read.
 
@@ -54,6 +57,7 @@ def stream_events(
     BadDataError
         With the file, the line or entry, the value and what is accepted.
     """
+    name = name or str(path)
     path = resolve(path)
     options = options or ReadOptions()
     record = record or FileRecord(path)
@@ -79,7 +83,7 @@ def stream_events(
         n_events += len(events)
         if not len(events):
             continue
-        event_set = to_event_set(events, file=path.name, max_objects=chunk.max_objects or max_objects)
+        event_set = to_event_set(events, file=name, max_objects=chunk.max_objects or max_objects)
         yield event_set if options.label is None else event_set.with_label(options.label)
     if not n_events and source.bad.n_skipped == n_skipped_before:
         raise source.error("the file holds no events")
@@ -127,7 +131,7 @@ def read_events(
         As in :func:`stream_events`.
     """
     files = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    check_distinct_names(files)
+    check_distinct(files)
     options, bad = options or ReadOptions(), bad or BadEvents()
     if label is not None:
         options = replace(options, label=label_code(label))
@@ -146,15 +150,12 @@ def check_is_file(path: Path) -> None:
         raise BadDataError("is not a regular file; write what it gives to disk first", path=path)
 
 
-def check_distinct_names(paths: Sequence[str | Path]) -> None:
-    """Refuse files of one name: an event is known by the name of its file and its row."""
-    seen: dict[str, Path] = {}
+def check_distinct(paths: Sequence[str | Path]) -> None:
+    """Refuse a file that is given twice: an event is known by its file and row."""
+    seen: dict[Path, Path] = {}
     for path in map(Path, paths):
-        if path.name in seen:
-            raise UsageError(
-                f"{seen[path.name]} and {path} have the same name, so their events could not be told apart; rename one"
-            )
-        seen[path.name] = path
+        if (other := seen.setdefault(path.resolve(), path)) is not path:
+            raise UsageError(f"{path} is given twice" + (f", also as {other}" if other != path else ""))
 
 
 def detect_kind(path: Path) -> FileFormat:

@@ -6,6 +6,7 @@ whatever stands between collection and column (``Jet_pt``, ``Jet.pt``, ``Jet:pt`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -73,15 +74,22 @@ class Entries:
         return self.stop - self.start
 
     def __contains__(self, name: str) -> bool:
-        return name in self.tree
+        return _branch_and_index(name)[0] in self.tree
 
     def values(self, name: str, if_empty: float = np.nan) -> npt.NDArray[Any]:
-        """One number per event; of a list, its first."""
+        """One number per event; of a branch of lists, ``NAME[0]`` is the first of each."""
         import awkward as ak
 
-        array = self._array(name)
+        branch, index = _branch_and_index(name)
+        array = self._array(branch)
+        if array.ndim == 2 and index is None:
+            counts = ak.to_numpy(ak.num(array))
+            if (counts > 1).any():
+                event = int(np.argmax(counts > 1))
+                message = f"{name} has {counts[event]} values; accepted: one per event, such as {name}[0], the first"
+                raise BadDataError(message, path=self.tree.path, where=f"entry {self.start + event}")
         if array.ndim == 2:
-            array = ak.fill_none(ak.firsts(array), if_empty)
+            array = ak.fill_none(ak.firsts(array[:, index or 0 :]), if_empty)
         return self._numbers(name, array)
 
     def lists(
@@ -169,3 +177,8 @@ def _no_tree_error(path: Path, trees: Mapping[str, Tree | None], accepted: str) 
 
 def _spelling(name: str) -> str:
     return name.replace(".", "_").replace(":", "_")
+
+
+def _branch_and_index(name: str) -> tuple[str, int | None]:
+    match = re.fullmatch(r"(.+)\[(\d+)\]", name)
+    return (match[1], int(match[2])) if match else (name, None)

@@ -41,12 +41,14 @@ class Layout:
     #: Names of pt, eta, phi, mass and charge.
     columns: Mapping[str, str]
     event_id: str
-    #: Branch of the event weight; weights are 1 where it is missing.
+    #: Branch of the generator weight; weights are 1 where it is missing.
     weight: str
     #: Name, magnitude and azimuth of the missing transverse energy of some entries.
     met: Callable[[Entries, SelectionTable], tuple[str, AnyArray, AnyArray]]
     #: Quantities for the selection beyond the plain branches: one branch that they need, and values per object.
     derived: Mapping[tuple[ObjectKind, str], tuple[str, Callable[[Entries], AnyArray]]] = field(default_factory=dict)
+    #: Branches of further columns that are read wherever a file has them.
+    further: Mapping[str, str] = field(default_factory=dict)
     b_tag_is_bits: bool = False
     #: A b-tagger's score below this, or NaN, means that it was not run on the jet.
     min_b_score: float = -np.inf
@@ -114,6 +116,8 @@ def _flat_events(entries: Entries, layout: Layout, table: SelectionTable, source
     met, met_phi = (values.astype(np.float64) for values in met_and_phi)
     record.used["weight"] = layout.weight if layout.weight in entries else "1 for all events"
     weight = entries.values(layout.weight) if layout.weight in entries else np.ones(n)
+    further = {name: branch for name, branch in layout.further.items() if branch in entries}
+    further |= {name: name for name in source.options.keep}
     return FlatEvents(
         row=np.arange(entries.start, entries.stop, dtype=np.int64),
         event_id=entries.values(layout.event_id, if_empty=-1).astype(np.int64),
@@ -122,6 +126,7 @@ def _flat_events(entries: Entries, layout: Layout, table: SelectionTable, source
         met_mev=to_mev(met, layout.unit),
         met_phi=met_phi,
         n_objects=np.bincount(event, minlength=n).astype(np.int64),
+        further={name: entries.values(branch) for name, branch in further.items()},
         **columns,
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -96,10 +96,14 @@ class Scores(EventTable):
 
     @property
     def event_key(self) -> npt.NDArray[np.int64]:
-        """A number (n_events,) that stands for file name and row: the same event has it in every scores file."""
-        digests = [blake2b(name.encode(), digest_size=8).digest() for name in self.file_names.words]
-        files = np.frombuffer(b"".join(digests), np.int64)
-        return files[self.file_names.code] + self.row * np.int64(0x1E3779B97F4A7C15)
+        """A number (n_events,) that stands for file and row: the same event has it in every scores file."""
+        return self.key_with(self.file_names.words)
+
+    def key_with(self, files: Sequence[str]) -> npt.NDArray[np.int64]:
+        """The key (n_events,) if the files had other names."""
+        digests = [blake2b(name.encode(), digest_size=8).digest() for name in files]
+        of_file = np.frombuffer(b"".join(digests), np.int64)
+        return of_file[self.file_names.code] + self.row * np.int64(0x1E3779B97F4A7C15)
 
     @property
     def n_repeated(self) -> int:
@@ -124,7 +128,9 @@ class Scores(EventTable):
 
 
 def align(scores: Scores, reference: Scores, *, name: str, reference_name: str) -> Scores:
-    """Give ``scores`` in the order of ``reference``; events are known by file name and row.
+    """Give ``scores`` in the order of ``reference``; events are known by file and row.
+
+    The folders of files do not matter, unless two files have the same name.
 
     Raises
     ------
@@ -132,7 +138,11 @@ def align(scores: Scores, reference: Scores, *, name: str, reference_name: str) 
         If they hold other events, known by their observables too, or other labels or weights of them.
     """
     both, fix = f"{name} and {reference_name}", "score the same files with both, or evaluate them one by one"
-    keys, reference_keys = scores.event_key, reference.event_key
+    bare = [[PurePath(file).name for file in one.file_names.words] for one in (scores, reference)]
+    if all(len(set(names)) == len(names) for names in bare):
+        keys, reference_keys = (one.key_with(names) for one, names in zip((scores, reference), bare, strict=True))
+    else:
+        keys, reference_keys = scores.event_key, reference.event_key
     order, reference_order = (np.argsort(each, kind="stable") for each in (keys, reference_keys))
     if not np.array_equal(keys[order], reference_keys[reference_order]):
         n_missing = np.count_nonzero(~np.isin(reference_keys, keys))

@@ -18,7 +18,7 @@ from unmask.events.event_set import BACKGROUND, LABEL_NAMES, SIGNAL, UNKNOWN, Ev
 from unmask.events.fingerprints import KnownEvents, fingerprints, is_leak, repeated_text
 from unmask.events.splits import DEFAULT_FRACTIONS, SPLITS, Splitter
 from unmask.io.parquet import EventsWriter
-from unmask.io.read import check_distinct_names, check_is_file, read_events
+from unmask.io.read import check_is_file, read_events
 from unmask.scores.intervals import n_effective
 from unmask.study.stages import StudyReporter
 from unmask.workflow.sources import Sources
@@ -41,14 +41,13 @@ class StudyFiles:
     keep_duplicates: bool = False
 
     def check(self) -> None:
-        """Refuse files that are not there, given twice, or of the same name."""
+        """Refuse files that are not there, or given twice."""
         paths = [*self.background.files, *self.signal.files, *self.data.files]
         for path in paths:
             check_is_file(path)
         for path, other in combinations(paths, 2):
             if path.samefile(other):
                 raise UsageError(f"{other} is given twice; a file is background, signal or data")
-        check_distinct_names(paths)
 
     @property
     def has_signal(self) -> bool:
@@ -112,7 +111,7 @@ def write_signal(
     """
     chunks = {"signal of the study": [read_events(list(among))]} if among else {}
     for file, events in _stream(files.signal, reporter):
-        chunks.setdefault(file.name, []).append(_labeled(file, events, SIGNAL))
+        chunks.setdefault(str(file), []).append(_labeled(file, events, SIGNAL))
     parts = {name: EventSet.concatenate(some) for name, some in chunks.items()}
     known, trained_on = KnownEvents(), fingerprints(train)
     is_known = {name: np.isin(fingerprints(part), trained_on) for name, part in parts.items()}
@@ -131,9 +130,11 @@ def write_signal(
         for text in repeated_text(len(new) - len(parts[name]), len(new)):
             reporter.note(f"{name}: {text}")
     counts = {name: part.process_names.counts() for name, part in parts.items()}
+    bare = {name: Path(name).name.split(".")[0] for name in parts}
     for name, part in list(parts.items())[len(among) :]:
         if any(counts[name].keys() & counts[other].keys() for other in parts if other != name):
-            parts[name] = replace(part, process_names=Names.constant(name.split(".")[0], len(part)))
+            own = bare[name] if list(bare.values()).count(bare[name]) == 1 else name
+            parts[name] = replace(part, process_names=Names.constant(own, len(part)))
     signal = EventSet.concatenate(list(parts.values()))
     if not len(signal):
         raise BadDataError("there are no signal events")

@@ -122,7 +122,7 @@ class StudyRun:
             if sources.files or (name == "signal" and signals):
                 settings = sources.settings() | ({"seed": self.seed} if name == "background" else {})
                 settings["keep_duplicates"] = files.keep_duplicates
-                settings["files"] = {file.name: self.ledger.digest(file) for file in sources.files}
+                settings["files"] = [[file.name, self.ledger.digest(file)] for file in sources.files]
                 del settings["chunk_events"]
                 yield self._stage(name, make, outputs, inputs, settings, reads=sources.files, stops_all=True)
 

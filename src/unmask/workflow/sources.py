@@ -13,13 +13,13 @@ from unmask.errors import UsageError, nearest
 from unmask.events.checks import BadEvents
 from unmask.events.event_set import EventSet
 from unmask.io import FileFormat
-from unmask.io.read import check_distinct_names, count_entries, detect_kind, stream_events
+from unmask.io.read import check_distinct, count_entries, detect_kind, stream_events
 from unmask.io.record import FileRecord
 from unmask.io.sample import resolve
 from unmask.io.source import ReadOptions
 
-#: A file and the entries of it that are read; None reads all.
-Piece = tuple[Path, tuple[int, int] | None]
+#: A file, the name that its events give it, and the entries of it that are read; None reads all.
+Piece = tuple[Path, str, tuple[int, int] | None]
 #: Shows a text while a block runs, and is called with the fraction done.
 Bar = Callable[[str], AbstractContextManager[Callable[[float], None]]]
 
@@ -70,7 +70,7 @@ class Sources:
         skip_bad: bool = False,
     ) -> None:
         self.files = find_files(files)
-        check_distinct_names(self.files)
+        check_distinct(self.files)
         self.kind = kind
         self.options = options or ReadOptions()
         self.signal_process = list(signal_process)
@@ -91,7 +91,7 @@ class Sources:
         """Yield the file and the events of each chunk; it is an error if no file holds one of the signal processes."""
         processes: dict[str, None] = {}
         for file in self.files if files is None else find_files(files):
-            for events in self._stream_piece((file, None), bar):
+            for events in self._stream_piece((file, str(file), None), bar):
                 processes |= dict.fromkeys(events.process_names.counts())
                 yield file, events
         for name in self.signal_process:
@@ -99,14 +99,14 @@ class Sources:
                 raise UsageError(f"signal process {name!r} is in none of the files; {nearest(name, processes)}")
 
     def _stream_piece(self, piece: Piece, bar: Bar = no_bar) -> Iterator[EventSet]:
-        file, entries = piece
+        file, name, entries = piece
         options = replace(self.options, entries=entries)
         record = FileRecord(file)
         if entries is None:  # of a part, a selection may well leave nothing
             self.records[file] = record
         with bar(f"reading {file.name}") as progress:
             for events in stream_events(
-                file, kind=self.kind, options=options, bad=self.bad, record=record, progress=progress
+                file, kind=self.kind, options=options, bad=self.bad, record=record, name=name, progress=progress
             ):
                 self.n_cut, self.max_objects = self.n_cut + events.n_cut_events, events.max_objects
                 yield events.with_signal(self.signal_process) if self.signal_process else events
@@ -170,7 +170,7 @@ class Sources:
             for file, size, end in zip(self.files, sizes, accumulate(sizes), strict=True):
                 entries = max(first - end + size, 0), min(last - end + size, size)
                 if entries[0] < entries[1]:
-                    parts[-1].append((file, None if lengths is None else entries))
+                    parts[-1].append((file, str(file), None if lengths is None else entries))
         return [Part(self, pieces) for pieces in parts]
 
 
@@ -178,8 +178,8 @@ class Part(Sources):
     """Some whole files of others, or some of their entries; possibly none."""
 
     def __init__(self, whole: Sources, pieces: Sequence[Piece]) -> None:
-        self.pieces = [(file.absolute(), entries) for file, entries in pieces]
-        files = [file for file, _ in self.pieces]
+        self.pieces = [(file.absolute(), name, entries) for file, name, entries in pieces]
+        files = [file for file, *_ in self.pieces]
         super().__init__(files, whole.kind, whole.options, whole.signal_process, skip_bad=whole.bad.skip)
 
     def stream(self, files: Sequence[Path] | None = None, bar: Bar = no_bar) -> Iterator[EventSet]:
@@ -192,7 +192,7 @@ class Part(Sources):
     def origin(self) -> dict[str, Json]:
         """Which entries of which files; these are known by size and time, as hashing reads all of them."""
         inputs = []
-        for file, entries in self.pieces:
+        for file, _, entries in self.pieces:
             size, mtime_s = file.stat().st_size, int(file.stat().st_mtime)
             inputs.append({"file": str(file), "size": size, "mtime_s": mtime_s, "entries": entries})
         return {"inputs": inputs, "options": self.settings()}
