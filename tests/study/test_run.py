@@ -398,7 +398,7 @@ def test_repeated_events_end_no_study(files: Path, tmp_path: Path, fisher: str) 
     told = " repeat earlier ones, object by object: left out (--keep-duplicates keeps them)"
     assert [note.removesuffix(told) for note in listener.notes if note.endswith(told)] == [
         "429 of 3,429 events",
-        "both.parquet: 60 of 360 events",
+        f"{paths['both']}: 60 of 360 events",
         "5 of 1,005 events",
     ]
     n_events = [len(read_events(tmp_path / "out" / "events" / f"{name}.parquet")) for name in ("signal", "data")]
@@ -422,7 +422,7 @@ def test_training_events_among_the_signal_are_left_out(files: Path, tmp_path: Pa
     listener = Listener()
     inputs = study_files((), (tmp_path / "mixed.parquet",))
     write_signal(inputs, tmp_path / "signal.parquet", [], train, listener)
-    assert "mixed.parquet: 2 training events among the signal are left out" in listener.notes
+    assert f"{tmp_path / 'mixed.parquet'}: 2 training events among the signal are left out" in listener.notes
     assert len(read_events(tmp_path / "signal.parquet")) == 300
 
 
