@@ -102,7 +102,8 @@ def test_a_killed_training_goes_on(data: Path, tmp_path: Path) -> None:
     assert "goes on (new)" in running(*command, "--dry-run")[0]
     _, progress = running(*command)
     resumed = re.search(r"continuing after epoch (\d+)", progress)
-    assert resumed and int(resumed[1]) - n_epochs in (0, 1)  # an epoch is saved before it is logged
+    assert resumed
+    assert int(resumed[1]) - n_epochs in (0, 1)  # an epoch is saved before it is logged
     assert "training, " not in progress  # the background had been split
     assert (out / "report.html").exists()
 
