@@ -6,14 +6,16 @@ file), ``arrays.safetensors``, and a subfolder for each part that is itself a fi
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import platform
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,11 +25,17 @@ import numpy as np
 import numpy.typing as npt
 
 import unmask
-from unmask.errors import ArtifactError, UsageError, damage_named
+from unmask.errors import ArtifactError, UnmaskError, UsageError, damage_named
 
 FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 ARRAYS = "arrays.safetensors"
+
+_SCRATCH, _LOCK, _OLD = ".scratch", "lock", ".old"
+#: How long a process waits for another one that writes the same file.
+_WAIT_SECONDS = 10
+#: Errors of a write that do not name the file.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 Json = Any  # what json.loads can give
 
@@ -36,28 +44,134 @@ Json = Any  # what json.loads can give
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """Give a scratch path beside ``path`` that takes its place when the block succeeds and vanishes when it fails.
 
-    Works for files and folders; an existing file is replaced, and so is a folder that unmask made.
+    Works for files and folders; an existing file is replaced, and so is a folder that unmask made. At every moment
+    ``path`` holds the whole old content or the whole new one, and the new one is on disk when the block has ended. One
+    process at a time writes ``path``; the next one removes what a killed one has left.
     """
-    path = Path(path)
+    path = Path(path) if Path(path).name not in ("", "..") else Path(path).resolve()
     new_parents = [parent for parent in path.parents if not parent.exists()]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
-        written, old = scratch / path.name, scratch / f"{path.name}.old"
-        yield written
-        if written.is_dir() and path.is_dir():
-            path.replace(old)  # a folder cannot replace one that is not empty
-        try:
-            written.replace(path)
-        except OSError:
-            if old.exists():
-                old.replace(path)
-            raise
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _scratch_folder(path) as scratch:
+            yield scratch / path.name
+            _replace(path, scratch / path.name)
+    except OSError as error:
+        if f".{path.name}{_SCRATCH}" in str(error.filename) or (error.filename is None and error.errno in _FULL):
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        raise
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
         for parent in new_parents:  # innermost first; those that hold something stay
             with suppress(OSError):
                 parent.rmdir()
+
+
+def recover(path: Path) -> None:
+    """Put back a folder that a process moved aside and was killed before it had moved another one to its place."""
+    if not path.exists() and path.with_name(f".{path.name}{_SCRATCH}").exists():
+        with _scratch_folder(path):
+            pass
+
+
+@contextmanager
+def lock(path: Path, busy: Callable[[], None], *, seconds: float = 0) -> Iterator[None]:
+    """Hold a lock file; if another process has held it for so many ``seconds``, call ``busy`` and wait for it.
+
+    The system frees the lock of a process that ends, however it ends. Raises OSError where files cannot be locked.
+    """
+    from filelock import FileLock, Timeout
+
+    held = FileLock(path, fallback_to_soft=False)
+    try:
+        held.acquire(timeout=seconds)
+    except Timeout:
+        busy()
+        held.acquire()
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        held.release()
+
+
+@contextmanager
+def making(path: Path) -> Iterator[None]:
+    """Refuse to make ``path``, in work that takes long, beside another process that makes it."""
+    with ExitStack() as stack:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):  # locks do not work here
+            stack.enter_context(lock(path.with_name(f".{path.name}.{_LOCK}"), _refuse(path)))
+        yield
+
+
+def _refuse(path: Path) -> Callable[[], None]:
+    def refuse() -> None:
+        raise UnmaskError(f"{path}: another process is writing it; wait for it, or choose another name")
+
+    return refuse
+
+
+@contextmanager
+def _scratch_folder(path: Path) -> Iterator[Path]:
+    """Give an empty folder beside ``path`` that no other process uses, and remove it after the block."""
+    scratch = path.with_name(f".{path.name}{_SCRATCH}")
+    with ExitStack() as stack:
+        while True:
+            scratch.mkdir(exist_ok=True)
+            try:
+                stack.enter_context(lock(scratch / _LOCK, _refuse(path), seconds=_WAIT_SECONDS))
+                break
+            except FileNotFoundError:  # the process that held it has removed it
+                continue
+            except OSError:  # locks do not work here
+                scratch = Path(tempfile.mkdtemp(prefix=f"{scratch.name}-", dir=path.parent))
+                break
+        try:
+            old = scratch / f"{path.name}{_OLD}"
+            if old.exists() and not path.exists():
+                old.replace(path)
+            for leftover in scratch.iterdir():
+                if leftover.is_dir():
+                    shutil.rmtree(leftover)
+                elif leftover.name != _LOCK:
+                    leftover.unlink()
+            yield scratch
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _replace(path: Path, written: Path) -> None:
+    """Move what was written, once it is on disk, to its place."""
+    for file in [*written.rglob("*"), written]:
+        _sync(file)
+    if not (written.is_dir() and path.is_dir()):
+        written.replace(path)
+    elif not _exchange(written, path):
+        old = written.with_name(f"{path.name}{_OLD}")
+        path.replace(old)  # a folder cannot replace one that is not empty
+        try:
+            written.replace(path)
+        except OSError:
+            old.replace(path)
+            raise
+    _sync(path.parent)
+
+
+def _exchange(one: Path, two: Path) -> bool:
+    """Let two paths change places at once; False where the system cannot."""
+    import ctypes
+
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return renameat2 is not None and renameat2(here, os.fsencode(one), here, os.fsencode(two), exchange) == 0
+
+
+def _sync(path: Path) -> None:
+    with suppress(OSError) if path.is_dir() else nullcontext():  # some file systems cannot for folders
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def sha256_of_file(path: Path) -> str:
@@ -129,6 +243,7 @@ def load_artifact(folder: str | Path, kind: str | None = None) -> Artifact:
     from safetensors.numpy import load_file
 
     folder = Path(folder)
+    recover(folder)
     try:
         manifest = json.loads((folder / MANIFEST).read_text())
     except FileNotFoundError:

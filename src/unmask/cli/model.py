@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,7 +38,7 @@ def train(
     Settings of the detector are changed with --set (dropout=0.1, training.max_epochs=20), those of the tokenizer with
     --set tokenizer.n_bins=5.
     """
-    from unmask.artifacts import check_can_save
+    from unmask.artifacts import check_can_save, making
     from unmask.cli.progress import TrainingLine
     from unmask.tokenizers import load_tokenizer
     from unmask.training.distributed import wait_for_all
@@ -55,10 +56,11 @@ def train(
     check_can_save(out)
     events, held_out = options.read_training_events(sources, validation, seed, keep_duplicates)
     folder = run_folder_of(out)
-    detector = fit_detector(chosen, events, held_out, tokenizer=fitted, run_folder=folder, watch=TrainingLine)
-    if IS_FIRST_PROCESS:
-        detector.save(out)
-    wait_for_all()
+    with making(out) if IS_FIRST_PROCESS else nullcontext():
+        detector = fit_detector(chosen, events, held_out, tokenizer=fitted, run_folder=folder, watch=TrainingLine)
+        if IS_FIRST_PROCESS:
+            detector.save(out)
+        wait_for_all()
     result = f"{len(events):,} events"
     if history := detector.history_:
         best, seconds = min(record.validation_loss for record in history), sum(record.seconds for record in history)

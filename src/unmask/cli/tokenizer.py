@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,7 +37,7 @@ def fit(
 
     A VQ-VAE is trained: its log and checkpoints go to OUT.run, and running the same command again continues there.
     """
-    from unmask.artifacts import check_can_save
+    from unmask.artifacts import check_can_save, making
     from unmask.cli.progress import TrainingLine
     from unmask.workflow.fit import fit_tokenizer, run_folder_of
     from unmask.workflow.settings import load_settings
@@ -45,9 +46,10 @@ def fit(
     chosen.new_tokenizer()  # mistakes in settings are found before events are read
     check_can_save(out)
     events = options.read_training_events(sources, validation, seed)
-    tokenizer = fit_tokenizer(chosen, *events, run_folder=run_folder_of(out), watch=TrainingLine)
-    if IS_FIRST_PROCESS:
-        tokenizer.save(out)
+    with making(out) if IS_FIRST_PROCESS else nullcontext():
+        tokenizer = fit_tokenizer(chosen, *events, run_folder=run_folder_of(out), watch=TrainingLine)
+        if IS_FIRST_PROCESS:
+            tokenizer.save(out)
     if tokenizer.kind == "vqvae":
         from unmask.training.distributed import wait_for_all
 

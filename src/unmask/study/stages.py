@@ -12,14 +12,12 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 import unmask
-from unmask.artifacts import Json, atomic_path, sha256_of_file
+from unmask.artifacts import Json, atomic_path, lock, sha256_of_file
 from unmask.errors import UnmaskError
 from unmask.fitted import Reporter
 from unmask.workflow.fit import unwatched
@@ -154,18 +152,13 @@ class Ledger:
         """Keep other processes from making the same stage."""
         path = self._place(stage).with_suffix(".lock")
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path)
-        try:
-            lock.acquire(blocking=False)
-        except Timeout:
-            note(f"{stage.name}: waiting for another process that makes this")
-            lock.acquire()
-        except OSError as error:
-            note(f"{stage.name}: no lock ({error.strerror}): nothing keeps another process from doing the same")
-        try:
+        with ExitStack() as stack:
+            try:
+                busy = f"{stage.name}: waiting for another process that makes this"
+                stack.enter_context(lock(path, lambda: note(busy)))
+            except OSError as error:
+                note(f"{stage.name}: no lock ({error.strerror}): nothing keeps another process from doing the same")
             yield
-        finally:
-            lock.release()
 
     def _digests(self, paths: Sequence[Path]) -> dict[str, str | None]:
         return {path.relative_to(self.root).as_posix(): self.digest(path) for path in paths}

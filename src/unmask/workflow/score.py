@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -174,9 +173,6 @@ class Parts:
             digest = hashlib.sha256(identity.encode()).hexdigest()
             if (n_there := _length(out, digest)) is not None:
                 return Outcome(n_there, is_kept=True)
-            # What a killed process has left of this part; see `atomic_path`.
-            for leftover in self.out.glob(f".{out.name}.*"):
-                shutil.rmtree(leftover, ignore_errors=True)
             written = self.scoring.write(part.stream(), out, **origin, part=digest)
         except UnmaskError as error:
             return Outcome(failure=str(error), problems=tuple(part.problems()))
