@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 
+#: More choices are not listed.
+_MAX_CHOICES = 60
+
 
 class UnmaskError(Exception):
     """Root of all errors raised by unmask."""
@@ -69,9 +72,12 @@ def damage_named(
 
 
 def nearest(value: str, choices: Iterable[str]) -> str:
-    """List the choices, the nearest one first if there is one."""
+    """List the choices, the nearest one first if there is one; of many only those that are near."""
     names = list(choices)
     close = closest(value, names)
+    if len(names) > _MAX_CHOICES:
+        near = get_close_matches(value, names, n=4) or names[:4]
+        return f"did you mean {close or near[0]!r}? the nearest of {len(names):,} names: {', '.join(near)}"
     return f"{f'did you mean {close!r}? ' if close else ''}choose from {', '.join(names)}"
 
 

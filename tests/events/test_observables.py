@@ -7,10 +7,8 @@ import sys
 from collections.abc import Callable
 
 import numpy as np
-import pytest
 
 import unmask.events.observables as registry
-from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
 from unmask.events.observables import OBSERVABLES
 
@@ -22,21 +20,6 @@ def test_jets_include_b_jets_everywhere(make_events: Callable[..., EventSet]) ->
     np.testing.assert_array_equal(OBSERVABLES["n_b_jets"].of(events), (events.tag == 2).sum(axis=1))
     np.testing.assert_allclose(OBSERVABLES["ht"].of(events), np.where(is_jet, events.pt_mev, 0).sum(axis=1), rtol=1e-6)
     assert events.n_jets.max() > events.n_b_jets.max()
-
-
-def test_cuts_are_on_any_observable(make_events: Callable[..., EventSet]) -> None:
-    events = make_events(200)
-    found = events.cut("met>=100 and n_jets == 2 and ht < 5e2")
-    is_kept = (events.met_mev >= 100e3) & (events.n_jets == 2) & (events.ht_mev < 500e3)
-    assert 0 < len(found) == is_kept.sum()
-    assert found.equals(events[is_kept])
-    for wrong, message in (
-        ("mett > 1", "cut 'mett > 1': unknown observable; did you mean 'met'"),
-        ("met > 1 or ht > 2", "cut 'met > 1 or ht > 2'; expected OBSERVABLE > NUMBER"),
-        ("met > many", "cut 'met > many'; expected"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            events.cut(wrong)
 
 
 def test_a_further_observable_is_one_entry() -> None:

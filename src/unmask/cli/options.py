@@ -71,6 +71,10 @@ def sources_of(
         str | None,
         _input(metavar="NAME,...", help="Further branches or columns to carry along: PuppiMET_pt,nSV."),
     ] = None,
+    cut: Annotated[
+        str | None,
+        _input(metavar="CONDITION", help='Events to keep, in GeV: "n_jets > 2 and met > 50 and HLT_IsoMu24".'),
+    ] = None,
     skip_bad: Annotated[bool, _input("--skip-bad", help="Skip and count bad events instead of stopping.")] = False,
     chunk_events: Annotated[int, _input(min=1, help="Events held in memory at a time.")] = 50_000,
     max_objects: Annotated[
@@ -98,6 +102,7 @@ def sources_of(
         dataset=dataset,
         selection=parse_settings(select),
         keep=tuple(name.strip() for name in (keep or "").split(",") if name.strip()),
+        cut=cut,
     )
     return Sources(files, file_format, options, signal_process or [], skip_bad=skip_bad)
 

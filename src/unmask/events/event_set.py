@@ -212,17 +212,17 @@ class EventSet(EventTable):
         """Events that had more than ``max_objects`` objects."""
         return int(np.count_nonzero(self.n_dropped))
 
-    def cut(self, cuts: str) -> EventSet:
-        """Return the events that pass cuts on observables, momenta in GeV.
+    def cut(self, cut: str) -> EventSet:
+        """Return the events that pass a cut on observables, momenta in GeV, and on ``further`` columns.
 
         >>> from unmask import load_sample
         >>> events = load_sample("gluino").cut("met > 200 and n_b_jets >= 2")
         >>> events.met_mev.min() > 200e3, events.n_b_jets.min() >= 2
         (np.True_, np.True_)
         """
-        from unmask.events.observables import passes
+        from unmask.events.cuts import Cut
 
-        return self[passes(self, cuts)]
+        return self[Cut(cut).passes(self)]
 
     def with_max_objects(self, max_objects: int) -> EventSet:
         """Return the same events with another number of slots, at least as many as an event has objects."""

@@ -1,13 +1,11 @@
 """Observables: numbers that describe a whole event, each with a direction, since new physics is expected at more.
 
-``OBSERVABLES`` is the one registry: summaries, figures, untrained scores, scores files, the tail term of the default
-detector and selections take their observables from it. A new observable is one entry.
+One registry: summaries, figures, untrained scores, scores files and the tail term of the default detector take
+``OBSERVABLES`` from it, cuts also those that serve cuts alone. A new observable is one entry.
 """
 
 from __future__ import annotations
 
-import operator
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unmask.errors import UsageError, nearest
 from unmask.events.event_set import EventSet
+from unmask.events.objects import by_tag
 
-_COMPARE = {">=": operator.ge, "<=": operator.le, "==": operator.eq, ">": operator.gt, "<": operator.lt}
-_CUT = re.compile(r"\s*(\w+)\s*(>=|<=|==|>|<)\s*([-+.\w]+)\s*")
+Function = Callable[[EventSet], npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,7 @@ class Observable:
 
     name: str
     label: str
-    function: Callable[[EventSet], npt.NDArray[Any]]
+    function: Function
     is_count: bool = False
     is_combined: bool = False
 
@@ -86,17 +83,31 @@ OBSERVABLES: dict[str, Observable] = {
 }
 
 
-def passes(events: EventSet, cuts: str) -> npt.NDArray[np.bool_]:
-    """Which events (n_events,) pass cuts such as ``met > 200 and n_b_jets >= 2``; momenta are in GeV."""
-    is_kept = np.ones(len(events), np.bool_)
-    for cut in re.split(r"\band\b", cuts):
-        match = _CUT.fullmatch(cut)
-        try:
-            name, sign, limit = match.groups() if match else ("", "", "")
-            value = float(limit)
-        except ValueError:
-            raise UsageError(f"cut {cut.strip()!r}; expected OBSERVABLE > NUMBER, several joined by and") from None
-        if name not in OBSERVABLES:
-            raise UsageError(f"cut {cut.strip()!r}: unknown observable; {nearest(name, OBSERVABLES)}")
-        is_kept &= _COMPARE[sign](OBSERVABLES[name].shown(events), value)
-    return is_kept
+def _of_families(*families: str) -> tuple[Function, Function]:
+    """Number and largest pT of the objects of some families."""
+    is_one = np.array(by_tag(lambda one: one.family in families))
+    return (
+        lambda events: is_one[events.tag].sum(axis=1),
+        lambda events: np.where(is_one[events.tag], events.pt_mev, 0).max(axis=1),
+    )
+
+
+#: By plural: families of objects that cuts count, and whose leading one they take.
+_COUNTED = {
+    "leptons": ("electron", "muon"),
+    "electrons": ("electron",),
+    "muons": ("muon",),
+    "photons": ("photon",),
+    "jets": ("jet",),
+}
+_COUNTS = {plural: _of_families(*families) for plural, families in _COUNTED.items()}
+
+#: What cuts know: they alone use ``n_leptons`` and ``leading_lepton_pt``, and so on.
+CUT_OBSERVABLES: dict[str, Observable] = {
+    **{f"n_{name}": Observable(f"n_{name}", f"number of {name}", n, is_count=True) for name, (n, _) in _COUNTS.items()},
+    **{
+        f"leading_{name[:-1]}_pt": Observable(f"leading_{name[:-1]}_pt", f"largest pT of {name}", pt)
+        for name, (_, pt) in _COUNTS.items()
+    },
+    **OBSERVABLES,
+}

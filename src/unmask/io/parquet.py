@@ -139,7 +139,7 @@ def stream(source: Source) -> Iterator[Chunk]:
         first, last = source.options.entries or (0, file.metadata.num_rows)
         row_groups, position = _row_groups(file, first, last)
         further = [name for name in file.schema_arrow.names if name not in EVENTS_TABLE.columns]
-        for name in source.options.keep:
+        for name in source.further(further.__contains__, further):
             if name not in further:
                 raise UsageError(f"{source.path}: no column {name!r} to keep; {nearest(name, further)}")
         for batch in file.iter_batches(source.options.chunk_events, row_groups=row_groups, use_threads=False):

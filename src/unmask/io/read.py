@@ -9,9 +9,12 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
+
 from unmask.errors import BadDataError, UsageError, nearest
 from unmask.events.build import to_event_set
 from unmask.events.checks import BadEvents, check_events
+from unmask.events.cuts import Cut
 from unmask.events.event_set import EventSet, Label, label_code
 from unmask.events.objects import MAX_OBJECTS
 from unmask.io import FILE_FORMATS, ROOT_FORMATS, FileFormat
@@ -72,7 +75,10 @@ def stream_events(
         raise UsageError(f"{path}: some entries alone are read from {', '.join(SEEKABLE_FORMATS)} files, not {kind}")
     if options.keep and kind not in SEEKABLE_FORMATS:
         raise UsageError(f"{path}: further columns are kept of {', '.join(SEEKABLE_FORMATS)} files, not {kind}")
+    if kind not in SEEKABLE_FORMATS:
+        source.further(lambda _: False, ())
     reader, record.format = _reader(kind), kind
+    cut = Cut(options.cut) if options.cut else None
     max_objects = options.max_objects or MAX_OBJECTS
     n_events, n_skipped_before = 0, source.bad.n_skipped
     for chunk in reader(source):
@@ -84,7 +90,14 @@ def stream_events(
         if not len(events):
             continue
         event_set = to_event_set(events, file=name, max_objects=chunk.max_objects or max_objects)
-        yield event_set if options.label is None else event_set.with_label(options.label)
+        event_set = event_set if options.label is None else event_set.with_label(options.label)
+        if cut is not None:
+            is_kept = np.ones(len(event_set), np.bool_)
+            for term, is_kept in cut.steps(event_set):
+                record.count_events(term, int(np.count_nonzero(is_kept)))
+            event_set = event_set[is_kept]
+        if len(event_set):
+            yield event_set
     if not n_events and source.bad.n_skipped == n_skipped_before:
         raise source.error("the file holds no events")
     progress(1.0)

@@ -46,6 +46,10 @@ class Tree:
     def n_entries(self) -> int:
         return int(self._tree.num_entries)
 
+    @property
+    def names(self) -> list[str]:
+        return list(self._names)
+
     def __contains__(self, name: str) -> bool:
         return _spelling(name) in self._keys
 

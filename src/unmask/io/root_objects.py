@@ -117,7 +117,8 @@ def _flat_events(entries: Entries, layout: Layout, table: SelectionTable, source
     record.used["weight"] = layout.weight if layout.weight in entries else "1 for all events"
     weight = entries.values(layout.weight) if layout.weight in entries else np.ones(n)
     further = {name: branch for name, branch in layout.further.items() if branch in entries}
-    further |= {name: name for name in source.options.keep}
+    named = source.further(lambda name: name in further or name in entries, entries.tree.names)
+    further |= {name: name for name in named if name not in further}
     return FlatEvents(
         row=np.arange(entries.start, entries.stop, dtype=np.int64),
         event_id=entries.values(layout.event_id, if_empty=-1).astype(np.int64),

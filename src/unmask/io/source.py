@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -17,6 +17,7 @@ import pyarrow as pa
 from unmask.errors import BadDataError
 from unmask.events.build import FlatEvents
 from unmask.events.checks import BadEvents
+from unmask.events.cuts import Cut
 from unmask.events.objects import Unit
 from unmask.io.record import FileRecord
 
@@ -52,6 +53,9 @@ class ReadOptions:
     keep
         Further columns of numbers to carry along, by their names in the file, of Parquet and ROOT files; run and
         luminosity block are always kept.
+    cut
+        Events to keep, such as ``n_leptons >= 2 and met > 50``: a condition (:class:`unmask.events.cuts.Cut`) on
+        observables, momenta in GeV, and on columns of Parquet and ROOT files, carried along like those of ``keep``.
     entries
         First and one past the last entry to read, of a Parquet or ROOT file; None reads all.
     """
@@ -65,7 +69,12 @@ class ReadOptions:
     dataset: str | None = None
     selection: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     keep: tuple[str, ...] = ()
+    cut: str | None = None
     entries: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.cut is not None:
+            Cut(self.cut)
 
 
 @dataclass(frozen=True)
@@ -83,6 +92,15 @@ class Source:
     def default_process(self) -> str:
         """The file's name without its endings: ``ttbar.csv.gz`` holds ttbar."""
         return self.options.process or self.path.name.split(".")[0]
+
+    def further(self, is_known: Callable[[str], bool], names: Iterable[str]) -> list[str]:
+        """Columns that the options name, to keep or in a cut, where one that is not known is an error."""
+        cut = Cut(self.options.cut) if self.options.cut else None
+        columns = cut.columns if cut else ()
+        for name in columns:
+            if cut and not is_known(name):
+                raise self.error(str(cut.unknown(name, names)))
+        return list(dict.fromkeys((*self.options.keep, *columns)))
 
     def error(self, message: str, where: str | None = None) -> BadDataError:
         return BadDataError(message, path=self.path, where=where)

@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 
 from unmask.artifacts import Json, sha256_of_file
-from unmask.errors import UsageError, nearest
+from unmask.errors import BadDataError, UsageError, nearest
 from unmask.events.checks import BadEvents
 from unmask.events.event_set import EventSet
 from unmask.io import FileFormat
@@ -90,10 +90,14 @@ class Sources:
     def by_file(self, files: Sequence[Path] | None = None, bar: Bar = no_bar) -> Iterator[tuple[Path, EventSet]]:
         """Yield the file and the events of each chunk; it is an error if no file holds one of the signal processes."""
         processes: dict[str, None] = {}
+        n_events = 0
         for file in self.files if files is None else find_files(files):
             for events in self._stream_piece((file, str(file), None), bar):
                 processes |= dict.fromkeys(events.process_names.counts())
+                n_events += len(events)
                 yield file, events
+        if not n_events and (reasons := self.warnings()):
+            raise BadDataError("\n  ".join(["no event is left:", *reasons]))
         for name in self.signal_process:
             if name not in processes:
                 raise UsageError(f"signal process {name!r} is in none of the files; {nearest(name, processes)}")

@@ -1,0 +1,90 @@
+"""Cuts while reading, from a file's branches to the exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import root_events
+from tests.cli.running import failing, running
+
+from unmask.io.parquet import read_provenance
+from unmask.io.read import read_events
+from unmask.io.source import ReadOptions
+
+FLAGS = {"HLT_IsoMu24": [1, 0, 1, 1, 0, 1, 1], "Flag_METFilters": [1, 1, 1, 0, 1, 1, 1]}
+
+
+@pytest.fixture
+def nanoaod(tmp_path: Path) -> Path:
+    groups = root_events.nanoaod()
+    groups[""] |= {name: np.array(values, np.bool_) for name, values in FLAGS.items()}
+    return root_events.write(tmp_path / "a.root", "nanoaod", groups)
+
+
+def said(message: str) -> str:
+    return " ".join(message.split())
+
+
+def test_cuts_on_observables_triggers_and_filters(nanoaod: Path, tmp_path: Path) -> None:
+    cut = "n_objects >= 2 and met > 30 and HLT_IsoMu24 and Flag_METFilters"
+    out = tmp_path / "a.parquet"
+    assert "4 events" in running("data", "convert", nanoaod, out, "--cut", cut)[0]
+    events = read_events(out)
+    assert events.row.tolist() == [0, 2, 5, 6]
+    assert read_provenance(out)["options"]["cut"] == cut
+    assert read_events(nanoaod, options=ReadOptions(cut=cut, chunk_events=2)).row.tolist() == events.row.tolist()
+    again = ReadOptions(cut="HLT_IsoMu24 and Jet_mass[0] > 11 or luminosity_block == 90", keep=("genWeight",))
+    assert read_events(nanoaod, options=again).row.tolist() == [0, 2, 3, 5]
+    # Branches that were cut on are columns of the new file, on which it can be cut again.
+    assert read_events(out, options=ReadOptions(cut="run > 315257 and HLT_IsoMu24")).row.tolist() == [5, 6]
+
+
+@pytest.mark.parametrize(
+    ("kind", "cut", "rows"),
+    [
+        ("delphes", "Event.Number[0] == 103 or MissingET.MET[0] > 70", [2, 4]),
+        ("physlite", "EventInfoAuxDyn.runNumber == 315258 and ht > 200", [3, 5]),
+        ("physlite", "run == 315258 and not luminosity_block > 5", [3, 4]),
+    ],
+)
+@pytest.mark.parametrize("storage", ["ttree", "rntuple"])
+def test_branches_of_other_formats(tmp_path: Path, kind: str, cut: str, rows: list[int], storage: Any) -> None:
+    path = root_events.write(tmp_path / "a.root", kind, storage=storage)
+    assert read_events(path, options=ReadOptions(cut=cut)).row.tolist() == rows
+
+
+def test_names_that_a_file_lacks(nanoaod: Path, tmp_path: Path) -> None:
+    code, message = failing("data", "inspect", nanoaod, "--cut", "met > 1 and HLT_IsoMu27")
+    assert code == 3
+    assert (
+        "a.root: cut 'met > 1 and HLT_IsoMu27', character 13: unknown name HLT_IsoMu27; did you mean 'HLT_IsoMu24'"
+        in said(message)
+    )
+    code, message = failing("data", "inspect", nanoaod, "--cut", "met >")
+    assert code == 2
+    csv = tmp_path / "a.csv"
+    csv.write_text("1;ttbar;1;60000;0.5;j,50000,50000,0,1\n2;ttW;1;90000;0.5;e-,50000,50000,0,1\n")
+    assert read_events(csv, options=ReadOptions(cut="process == 'ttW' and n_electrons == 1")).row.tolist() == [1]
+    code, message = failing("data", "inspect", csv, "--cut", "HLT_IsoMu24")
+    assert code == 3
+    assert "a.csv: cut 'HLT_IsoMu24', character 1: unknown name HLT_IsoMu24; choose from n_leptons" in said(message)
+
+
+def test_a_cut_that_removes_everything(nanoaod: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.parquet"
+    other = root_events.write(tmp_path / "b.root", "nanoaod")
+    cut = "n_jets >= 0 and run < 400 and met > 10"
+    code, message = failing("data", "convert", nanoaod, other, out, "--cut", cut)
+    assert code == 3
+    assert "no event is left: warning: a.root: all 7 events fail run < 400" in said(message)
+    assert "b.root: all 7 events fail run < 400" in said(message)
+    assert not out.exists()
+    # Where another file has some left, it is a warning.
+    running("data", "convert", nanoaod, tmp_path / "a.parquet", "--process", "ttW")
+    found, notes = running("data", "inspect", tmp_path / "a.parquet", other, "--cut", "process == 'ttW'", "--json")
+    assert json.loads(found)["n_events"] == 7
+    assert said(notes) == "warning: b.root: all 7 events fail process == 'ttW'"
