@@ -14,7 +14,7 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,10 +25,11 @@ import numpy as np
 import numpy.typing as npt
 
 import unmask
-from unmask.errors import ArtifactError, UnmaskError, UsageError, damage_named
+from unmask.errors import ArtifactError, UnmaskError, damage_named
+from unmask.outputs import MANIFEST as MANIFEST
+from unmask.outputs import check_output
 
 FORMAT_VERSION = 2
-MANIFEST = "manifest.json"
 ARRAYS = "arrays.safetensors"
 
 _SCRATCH, _LOCK, _OLD = ".scratch", "lock", ".old"
@@ -205,20 +206,21 @@ class Artifact:
     provenance: dict[str, Json] = field(default_factory=dict)
 
 
-def check_can_save(folder: Path) -> None:
-    """Refuse a folder that holds something else; worth asking before long work."""
-    if folder.exists() and not (folder / MANIFEST).is_file():
-        raise UsageError(f"{folder} exists and is not something that unmask saved; choose another name")
-
-
 def save_artifact(
-    folder: str | Path, artifact: Artifact, *, parts: Mapping[str, Callable[[Path], None]] | None = None
+    folder: str | Path,
+    artifact: Artifact,
+    *,
+    parts: Mapping[str, Callable[[Path], None]] | None = None,
+    replaces: Collection[str] = (),
 ) -> None:
-    """Write ``artifact`` to ``folder``; each of ``parts`` is called with the subfolder to write itself to."""
+    """Write ``artifact`` to ``folder``; each of ``parts`` is called with the subfolder to write itself to.
+
+    Something of its own kind, or of those it ``replaces``, is replaced.
+    """
     from safetensors.numpy import save
 
     folder = Path(folder)
-    check_can_save(folder)
+    check_output(folder, replaces or [artifact.kind], overwrite=True)
     with atomic_path(folder) as scratch:
         scratch.mkdir()
         for name, save_part in (parts or {}).items():

@@ -191,13 +191,19 @@ class Fitted(ABC):
         """Write to a folder of its own."""
         self.check_fitted()
         artifact = Artifact(self.kind, self.settings(), self.arrays(), provenance(**self.metadata()))
-        save_artifact(folder, artifact, parts={name: getattr(self, name).save for name in self.parts})
+        parts = {name: getattr(self, name).save for name in self.parts}
+        save_artifact(folder, artifact, parts=parts, replaces=alike(self.kind))
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """Load what :meth:`save` wrote; see :func:`load`."""
         loaded: Self = load(folder, (cls.kind,))
         return loaded
+
+
+def alike(kind: str) -> Collection[str]:
+    """The kinds that something of a kind may replace: all tokenizers, or all detectors."""
+    return next((kinds for kinds in (TOKENIZERS, DETECTORS) if kind in kinds), (kind,))
 
 
 def class_of(kind: str) -> type[Any]:

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from unmask.artifacts import Json, atomic_path
 from unmask.errors import ArtifactError, damage_named
+from unmask.outputs import METADATA_KEY
 
-METADATA_KEY = b"unmask"
 _PART = re.compile(r"part-\d+-of-\d+\.parquet")
 #: A text column.
 WORDS = pa.dictionary(pa.int32(), pa.string())

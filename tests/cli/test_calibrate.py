@@ -92,10 +92,10 @@ def test_what_does_not_fit_is_one_message(folder: Path, tmp_path: Path) -> None:
         assert found[0] == code
         assert message in found[1]
         assert not out.exists()
-    assert "let its name end in .parquet" in failing("flag", folder / "cal", control, "--out", "x.csv")[1]
+    assert "must end in .parquet" in failing("flag", folder / "cal", control, "--out", "x.csv")[1]
     weight = np.where(np.arange(500) == 3, np.nan, 1.0)
     write_scores(tmp_path / "nan.parquet", [normal_scores(500, "n.csv", weight=weight)])
     for command in (("calibrate",), ("flag", folder / "cal")):
         assert "1 of 500 weights are NaN" in failing(*command, tmp_path / "nan.parquet")[1]
     assert "a scores file is given twice" in failing("flag", folder / "cal", control, control)[1]
-    assert "would overwrite a scores file" in failing("flag", folder / "cal", control, "--out", control)[1]
+    assert "which is read; choose another name" in failing("flag", folder / "cal", control, "--out", control)[1]

@@ -83,7 +83,7 @@ def test_mistakes_are_told(folder: Path, tmp_path: Path) -> None:
             "1,000 of 1,000 background events are training",
         ),
         ((*tested, "--background", ht, "--background", met, *out), "hold scores of different models"),
-        ((*tested, "--out", tested[0]), "would overwrite a scores file"),
+        ((*tested, "--out", tested[0]), "which is read; choose another name"),
         ((folder / "met", tested[0], *out), "met"),
     ):
         code, text = failing("combine", *command)

@@ -77,7 +77,7 @@ def test_inspect_lists_problems_and_exits_with_3(bad_csv: Path) -> None:
 
 
 def test_convert_refuses_a_bad_file_and_leaves_nothing_behind(bad_csv: Path, tmp_path: Path) -> None:
-    result = unmask("data", "convert", bad_csv, tmp_path / "out.parquet")
+    result = unmask("data", "convert", bad_csv, "--out", tmp_path / "out.parquet")
     assert result.returncode == 3
     assert "bad.csv, line 3" in result.stderr
     assert "Traceback" not in result.stderr
@@ -85,7 +85,7 @@ def test_convert_refuses_a_bad_file_and_leaves_nothing_behind(bad_csv: Path, tmp
 
 
 def test_convert_skips_and_reports_bad_events(bad_csv: Path, tmp_path: Path) -> None:
-    result = unmask("data", "convert", "--skip-bad", bad_csv, tmp_path / "out.parquet")
+    result = unmask("data", "convert", "--skip-bad", bad_csv, "--out", tmp_path / "out.parquet")
     assert result.returncode == 0
     assert "skipped 1 bad events" in result.stderr
     assert len(read_events(tmp_path / "out.parquet")) == 2
@@ -93,7 +93,7 @@ def test_convert_skips_and_reports_bad_events(bad_csv: Path, tmp_path: Path) -> 
 
 def test_convert_keeps_events_labels_and_origin(good_csv: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.parquet"
-    assert unmask("data", "convert", good_csv, out, "--signal-process", "ttW").returncode == 0
+    assert unmask("data", "convert", good_csv, "--out", out, "--signal-process", "ttW").returncode == 0
     events = read_events(out)
     assert events.label.tolist() == [0, 1]
     assert events.equals(read_events(good_csv).with_signal(["ttW"]))
@@ -103,7 +103,7 @@ def test_convert_keeps_events_labels_and_origin(good_csv: Path, tmp_path: Path) 
 
 
 def test_convert_says_that_a_signal_process_is_not_there(good_csv: Path, tmp_path: Path) -> None:
-    result = unmask("data", "convert", good_csv, tmp_path / "out.parquet", "--signal-process", "ttww")
+    result = unmask("data", "convert", good_csv, "--out", tmp_path / "out.parquet", "--signal-process", "ttww")
     assert result.returncode == 2
     assert "did you mean 'ttW'" in result.stderr
     assert not (tmp_path / "out.parquet").exists()
@@ -118,7 +118,7 @@ def test_what_is_not_a_file_is_a_clear_error(tmp_path: Path, name: str) -> None:
 
 def test_a_full_disk_or_a_forbidden_folder_is_a_clear_error(good_csv: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    result = unmask("data", "convert", good_csv, tmp_path / "file" / "out.parquet")
+    result = unmask("data", "convert", good_csv, "--out", tmp_path / "file" / "out.parquet")
     assert result.returncode == 1
     assert "Traceback" not in result.stderr
 
@@ -181,15 +181,15 @@ def test_the_sample_holds_both_studies() -> None:
 
 
 def test_an_input_is_never_overwritten(good_csv: Path, tmp_path: Path) -> None:
-    unmask("data", "convert", good_csv, tmp_path / "one.parquet")
-    unmask("data", "convert", good_csv, tmp_path / "two.parquet")
+    unmask("data", "convert", good_csv, "--out", tmp_path / "one.parquet")
+    unmask("data", "convert", good_csv, "--out", tmp_path / "two.parquet")
     before = (tmp_path / "two.parquet").read_bytes()
-    forgotten = unmask("data", "convert", tmp_path / "one.parquet", tmp_path / "two.parquet")
+    forgotten = unmask("data", "convert", tmp_path / "one.parquet", "--out", tmp_path / "two.parquet")
     assert forgotten.returncode == 2
     assert "--overwrite" in forgotten.stderr
-    same = unmask("data", "convert", tmp_path / "one.parquet", tmp_path / "one.parquet", "--overwrite")
+    same = unmask("data", "convert", tmp_path / "one.parquet", "-o", tmp_path / "one.parquet", "--overwrite")
     assert same.returncode == 2
-    assert "would replace a file that is read" in same.stderr
+    assert "one.parquet, which is read; choose another name" in same.stderr
     assert (tmp_path / "two.parquet").read_bytes() == before
     scored = unmask("score", "sample:gluino-model", good_csv, "--out", good_csv)
     assert scored.returncode == 2
@@ -203,7 +203,7 @@ def test_files_of_one_name_are_told_apart_and_none_is_read_twice(good_csv: Path,
     (tmp_path / "other").mkdir()
     other = tmp_path / "other" / "good.csv"
     other.write_text(SOFT)
-    running("data", "convert", good_csv, other, tmp_path / "both.parquet")
+    running("data", "convert", good_csv, other, "--out", tmp_path / "both.parquet")
     assert read_events(tmp_path / "both.parquet").file.tolist() == [str(good_csv)] * 2 + [str(other)]
     code, message = failing("data", "inspect", good_csv, other.parent / ".." / "good.csv")
     assert code == 2
@@ -221,7 +221,7 @@ def test_options_that_would_be_ignored_are_refused(good_csv: Path, tmp_path: Pat
 
 
 def test_a_failure_leaves_no_folder_behind(bad_csv: Path, tmp_path: Path) -> None:
-    assert unmask("data", "convert", bad_csv, tmp_path / "new" / "folder" / "out.parquet").returncode == 3
+    assert unmask("data", "convert", bad_csv, "--out", tmp_path / "new" / "folder" / "out.parquet").returncode == 3
     assert not (tmp_path / "new").exists()
 
 

@@ -103,7 +103,7 @@ class TestContent:
         # Branches of a PHYSLITE file have a dot in their name.
         path = root_events.write(tmp_path / "a.root", "physlite")
         kept = "EventInfoAuxDyn.mcEventWeights[1]"
-        running("data", "convert", path, tmp_path / "a.parquet", "--keep", kept)
+        running("data", "convert", path, "-o", tmp_path / "a.parquet", "--keep", kept)
         running("score", "sample:gluino-model", tmp_path / "a.parquet", "--out", tmp_path / "scores.parquet")
         scores = read_scores(tmp_path / "scores.parquet")
         assert scores.further["run"].tolist() == root_events.RUN.tolist()

@@ -9,7 +9,6 @@ import typer
 
 from unmask.cli import options
 from unmask.cli.console import note, show, show_json
-from unmask.errors import UsageError
 
 ScoresFiles = Annotated[list[Path], typer.Argument(metavar="SCORES...", help="Files that unmask score wrote.")]
 
@@ -20,18 +19,19 @@ def calibrate(
     ],
     background_efficiency: Annotated[float, typer.Option(help="Background efficiency above the threshold.")] = 0.01,
     out: options.OutFolder = Path("calibration"),
+    overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
     """Choose the threshold for a background efficiency, and keep what turns scores into p-values.
 
     The events must be neither those that the detector was trained on nor those that will be flagged.
     """
-    from unmask.artifacts import check_can_save
-    from unmask.scores.calibration import ScoredBy
+    from unmask.outputs import check_output
+    from unmask.scores.calibration import KIND, ScoredBy
     from unmask.scores.calibration import calibrate as calibrate_scores
     from unmask.scores.score_table import concatenate_scores, read_scores
 
-    check_can_save(out)
+    check_output(out, [KIND], scores, overwrite=overwrite)
     scored_by = ScoredBy.of_files(scores)
     events = concatenate_scores([read_scores(path) for path in scores])
     calibration = calibrate_scores(events, background_efficiency=background_efficiency, scored_by=scored_by)
@@ -52,6 +52,7 @@ def flag(
     scores: ScoresFiles,
     out: options.OutFile = Path("flagged.parquet"),
     csv: Annotated[bool, typer.Option("--csv", help="The same as text, next to OUT.")] = False,
+    overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
     """Write the events above the calibrated threshold with their p-values, the least likely first."""
@@ -59,11 +60,12 @@ def flag(
     from pyarrow.csv import write_csv
 
     from unmask.artifacts import MANIFEST, atomic_path, provenance, sha256_of_file
-    from unmask.scores.calibration import Calibration
+    from unmask.outputs import check_output
+    from unmask.scores.calibration import FLAGGED_TABLE, Calibration
 
-    if out.suffix != ".parquet":
-        raise UsageError(f"{out}: a Parquet file is written; let its name end in .parquet (--csv adds it as text)")
-    _check_out(out, scores)
+    check_output(out, [FLAGGED_TABLE.name], [*scores, calibration], endings=(".parquet",), overwrite=overwrite)
+    if csv:
+        check_output(out.with_suffix(".csv"), [FLAGGED_TABLE.name], scores, overwrite=overwrite)
     known = Calibration.load(calibration)
     flagged = known.flag(scores)
     for text in flagged.notes:
@@ -105,6 +107,7 @@ def combine(
         typer.Option(help="Rule for p-values; and: all must be small; or: one is enough."),
     ] = "product",
     out: options.OutFile = Path("combined.parquet"),
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Combine scores of several detectors into one score per event.
 
@@ -115,11 +118,13 @@ def combine(
     import json
 
     from unmask.artifacts import provenance
+    from unmask.outputs import check_output
     from unmask.scores.calibration import ScoredBy
     from unmask.scores.combination import combine as combine_scores
-    from unmask.scores.score_table import read_scores, write_scores
+    from unmask.scores.score_table import SCORES_TABLE, read_scores, write_scores
 
-    _check_out(out, [*scores, *(background or [])])
+    inputs = [*scores, *(background or [])]
+    check_output(out, [SCORES_TABLE.name], inputs, endings=(".parquet",), overwrite=overwrite)
     pairs = zip(scores, background, strict=False) if background else ((path,) for path in scores)
     scored_by = [vars(ScoredBy.of_files(pair)) for pair in pairs]
     read, calibrating = ({str(path): read_scores(path) for path in paths or []} for paths in (scores, background))
@@ -136,8 +141,3 @@ def combine(
         f"{rule} of {len(read)} scores, calibrated on {n_calibrating:,} background events: {len(combined):,} events "
         f"-> {out}"
     )
-
-
-def _check_out(out: Path, scores: list[Path]) -> None:
-    if out.resolve() in {path.resolve() for path in scores}:
-        raise UsageError(f"{out} would overwrite a scores file; choose another name")

@@ -11,7 +11,6 @@ import typer
 
 from unmask.cli import options
 from unmask.cli.console import note, note_problems, progress_bar, show, show_json, show_table
-from unmask.errors import UsageError
 
 if TYPE_CHECKING:
     from unmask.events.event_set import EventSet
@@ -91,16 +90,15 @@ def _show(files: list[Path], summary: dict[str, Any]) -> None:
 @options.reads_events
 def convert(
     sources: Sources,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Parquet file to write.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replacement of OUT, if it exists.")] = False,
+    out: options.OutFile,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Convert event files of any format into one Parquet file, with its provenance inside."""
     from unmask.artifacts import provenance
     from unmask.io.parquet import EventsWriter
+    from unmask.outputs import check_output
 
-    sources.check_output(out)
-    if out.exists() and not overwrite:
-        raise UsageError(f"{out}: the last name is the file to write, and it exists; give --overwrite to replace it")
+    check_output(out, ["events"], sources.files, endings=(".parquet",), overwrite=overwrite)
     with EventsWriter(out, provenance=provenance(**sources.origin())) as writer:
         for events in sources.stream(bar=progress_bar):
             writer.write(events)
@@ -118,6 +116,7 @@ def split(
         tuple[float, float, float], typer.Option(help="Fractions of training, validation and test.")
     ] = (0.8, 0.1, 0.1),
     keep_duplicates: options.KeepDuplicates = False,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Split events into train.parquet, validation.parquet and test.parquet.
 
@@ -127,9 +126,10 @@ def split(
     from unmask.artifacts import provenance
     from unmask.events.splits import SPLITS, Splitter
     from unmask.io.parquet import EventsWriter
+    from unmask.outputs import check_output
 
     for name in SPLITS:
-        sources.check_output(out / f"{name}.parquet")
+        check_output(out / f"{name}.parquet", ["events"], sources.files, overwrite=overwrite)
     splitter = Splitter(seed, fractions, keep_duplicates)
     origin = sources.origin()
     with ExitStack() as stack:

@@ -31,6 +31,7 @@ def evaluate(
     channel: Annotated[
         Literal["1", "2a", "2b", "3"] | None, typer.Option(help="Dark Machines channel in leaderboard.csv.")
     ] = None,
+    overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
     """Measure how well scores separate signal from background, beside untrained baseline scores, with 95% intervals.
@@ -41,6 +42,7 @@ def evaluate(
     from unmask.artifacts import atomic_path
     from unmask.evaluation.evaluate import AUC, EPS_S
     from unmask.evaluation.evaluate import evaluate as evaluate_scores
+    from unmask.outputs import check_output
     from unmask.report.score_figures import write_score_figures
     from unmask.report.style import FORMATS, check_format
     from unmask.report.tables import result_files
@@ -57,6 +59,8 @@ def evaluate(
     chosen = [one.strip() for one in formats.split(",")] if formats else FORMATS
     for one in chosen:
         check_format(one, f"--formats {formats}")
+    if out:
+        check_output(out, ["results"], scores, overwrite=overwrite)
     read = {}
     with working(f"reading {len(scores)} scores file{'s' if len(scores) > 1 else ''}") as progress:
         for key, path in zip(names, scores, strict=True):
@@ -93,13 +97,16 @@ def report(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
     title: Annotated[str, typer.Option(help="Heading of the report.")] = "Anomaly report",
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Write one HTML file with metrics, figures, settings and the most anomalous events; it opens anywhere.
 
     Events can be looked at one by one if they were scored with --explain.
     """
+    from unmask.outputs import check_output
     from unmask.report.page import write_report
 
+    check_output(out, ["report"], runs, endings=(".html", ".htm"), overwrite=overwrite)
     read = write_report(runs, out, title=title)
     for run in read:
         if run.explanations is None:

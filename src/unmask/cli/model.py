@@ -27,6 +27,7 @@ def train(
     ] = None,
     settings: options.Settings = None,
     validation: options.Validation = None,
+    overwrite: options.Overwrite = False,
     keep_duplicates: options.KeepDuplicates = False,
     seed: options.Seed = 0,
     device: options.Device = "auto",
@@ -38,8 +39,10 @@ def train(
     Settings of the detector are changed with --set (dropout=0.1, training.max_epochs=20), those of the tokenizer with
     --set tokenizer.n_bins=5.
     """
-    from unmask.artifacts import check_can_save, making
+    from unmask.artifacts import making
     from unmask.cli.progress import TrainingLine
+    from unmask.fitted import DETECTORS
+    from unmask.outputs import check_output
     from unmask.tokenizers import load_tokenizer
     from unmask.training.distributed import wait_for_all
     from unmask.workflow.fit import fit_detector, run_folder_of
@@ -53,9 +56,10 @@ def train(
         raise UsageError(f"the detector of {chosen.name} has no tokenizer; choose a preset that has one: unmask list")
     fitted = load_tokenizer(tokenizer) if tokenizer else None
     chosen.new_detector(fitted)  # mistakes in settings are found before events are read
-    check_can_save(out)
+    folder = run_folder_of(out)  # where it is, the same command again ends with the same model
+    inputs = [*sources.files, *(validation or []), *([tokenizer] if tokenizer else [])]
+    check_output(out, DETECTORS, inputs, overwrite=overwrite or folder.exists())
     events, held_out = options.read_training_events(sources, validation, seed, keep_duplicates)
-    folder = run_folder_of(out)
     with making(out) if IS_FIRST_PROCESS else nullcontext():
         detector = fit_detector(chosen, events, held_out, tokenizer=fitted, run_folder=folder, watch=TrainingLine)
         if IS_FIRST_PROCESS:
@@ -89,6 +93,7 @@ def score(
         int | None, typer.Option("--parts", min=1, help="Parts with --dask [default: one per 500,000 events or file].")
     ] = None,
     shard: Annotated[str | None, typer.Option(metavar="I/N", help="Only part I of N, from 1/N to N/N.")] = None,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Give each event an anomaly score, larger is more anomalous, in bounded memory.
 
@@ -122,7 +127,7 @@ def score(
         parts.check()
         _report([parts.write(i - 1, sources.parts(n)[i - 1])], out)
     else:
-        sources.check_output(out)
+        scoring.check_output(out, sources.files, overwrite=overwrite)
         written = scoring.write(sources.stream(bar=progress_bar), out, **sources.origin())
         note_problems(sources)
         show(f"{written.n_events:,} events -> {out}")

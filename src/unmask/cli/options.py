@@ -28,6 +28,7 @@ FIGURE_FORMATS = "Format of the figures: png, pdf or svg."
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 OutFile = Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")]
 OutFolder = Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replacement of what is there, if it is of this kind.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Changed setting, such as training.max_epochs=20 (repeatable)."),

@@ -30,6 +30,7 @@ def fit(
     ] = "lookup-table",
     settings: options.Settings = None,
     validation: options.Validation = None,
+    overwrite: options.Overwrite = False,
     seed: options.Seed = 0,
     device: options.Device = "auto",
 ) -> None:
@@ -37,17 +38,20 @@ def fit(
 
     A VQ-VAE is trained: its log and checkpoints go to OUT.run, and running the same command again continues there.
     """
-    from unmask.artifacts import check_can_save, making
+    from unmask.artifacts import making
     from unmask.cli.progress import TrainingLine
+    from unmask.fitted import TOKENIZERS
+    from unmask.outputs import check_output
     from unmask.workflow.fit import fit_tokenizer, run_folder_of
     from unmask.workflow.settings import load_settings
 
     chosen = load_settings(preset, {"tokenizer": options.parse_settings(settings)}, seed=seed, device=device)
     chosen.new_tokenizer()  # mistakes in settings are found before events are read
-    check_can_save(out)
+    folder = run_folder_of(out)
+    check_output(out, TOKENIZERS, [*sources.files, *(validation or [])], overwrite=overwrite or folder.exists())
     events = options.read_training_events(sources, validation, seed)
     with making(out) if IS_FIRST_PROCESS else nullcontext():
-        tokenizer = fit_tokenizer(chosen, *events, run_folder=run_folder_of(out), watch=TrainingLine)
+        tokenizer = fit_tokenizer(chosen, *events, run_folder=folder, watch=TrainingLine)
         if IS_FIRST_PROCESS:
             tokenizer.save(out)
     if tokenizer.kind == "vqvae":
@@ -60,14 +64,17 @@ def fit(
 
 @app.command()
 @options.reads_events
-def encode(tokenizer: TokenizerArgument, sources: Sources, out: options.OutFile) -> None:
+def encode(
+    tokenizer: TokenizerArgument, sources: Sources, out: options.OutFile, overwrite: options.Overwrite = False
+) -> None:
     """Turn events into tokens, in bounded memory, and write them with the events' identity."""
     from unmask.artifacts import MANIFEST, provenance, sha256_of_file
     from unmask.io.sample import resolve
+    from unmask.outputs import check_output
     from unmask.tokenizers import load_tokenizer, write_tokens
 
     tokenizer = resolve(tokenizer)
-    sources.check_output(out)
+    check_output(out, ["tokens"], [tokenizer, *sources.files], endings=(".parquet",), overwrite=overwrite)
     fitted = load_tokenizer(tokenizer)
     record = provenance(tokenizer=sha256_of_file(tokenizer / MANIFEST), **sources.origin())
     n_events = write_tokens(out, map(fitted.encode, sources.stream(bar=progress_bar)), provenance=record)

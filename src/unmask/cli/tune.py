@@ -55,6 +55,11 @@ def tune(
     run at once.
     """
     require("optuna", "tune")
+    from unmask.outputs import check_output
+
+    if out:
+        inputs: list[str | Path] = [*sources.files, *(validation or []), *([preset] if preset else [])]
+        check_output(out / "best.toml", ["tuned preset"], inputs, overwrite=True)  # the same command goes on
     import numpy as np
     import optuna
 

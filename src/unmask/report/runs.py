@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 
 from unmask.artifacts import Json
 from unmask.errors import BadDataError, UsageError
+from unmask.outputs import METADATA_KEY
 from unmask.scores.explanations import Explanations, explained_path, read_explanations
 from unmask.scores.intervals import check_finite
 from unmask.scores.score_table import SCORES_TABLE, Scores, origin_of_file, read_scores
-from unmask.tables import METADATA_KEY, parts_in, table_files
+from unmask.tables import parts_in, table_files
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from unmask.errors import ArtifactError, BadDataError, UnmaskError
 from unmask.events.columns import RUN_TYPES, words_from_arrow
-from unmask.tables import METADATA_KEY
+from unmask.outputs import METADATA_KEY
 
 ACCEPTED_LABELS = "-1 (unknown), 0 (background), 1 (signal)"
 _NEEDED = ("score", "label")

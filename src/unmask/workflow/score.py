@@ -15,6 +15,7 @@ from unmask.errors import ArtifactError, UnmaskError, UsageError
 from unmask.events.event_set import EventSet
 from unmask.io.sample import resolve
 from unmask.io.source import ReadOptions
+from unmask.outputs import check_output
 from unmask.scores.explanations import MostAnomalous, explained_path, write_explanations
 from unmask.scores.score_table import SCORES_TABLE, Scores, write_scores
 from unmask.tables import open_table, part_name, parts_in
@@ -49,9 +50,10 @@ def score(
             f"paths is of type {type(paths).__name__}; expected event files; score events with detector.scores(events)"
         )
     sources, out = Sources([paths] if isinstance(paths, str | Path) else paths, options=options), Path(out)
-    sources.check_output(out)
     model = detector if isinstance(detector, Detector) else resolve(detector)
-    return Scoring(model, explain=explain).write(sources.stream(), out, **sources.origin()).n_events
+    scoring = Scoring(model, explain=explain)
+    scoring.check_output(out, sources.files, overwrite=True)
+    return scoring.write(sources.stream(), out, **sources.origin()).n_events
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,12 @@ class Scoring:
     def origin(self) -> dict[str, Json]:
         """Provenance of scores: the detector and how it scores."""
         return {**self.detector.origin_of_scores(self.digest, self.reduction), "token_losses": self.token_losses}
+
+    def check_output(self, out: Path, inputs: Iterable[str | Path], *, overwrite: bool = False) -> None:
+        """Refuse scores and explanations that must not be written; see :func:`unmask.artifacts.check_output`."""
+        used = [*inputs, *([] if isinstance(self.model, Detector) else [self.model])]
+        check_output(out, [SCORES_TABLE.name], used, endings=(".parquet",), overwrite=overwrite)
+        check_output(explained_path(out), ["explanations"], used, overwrite=overwrite)
 
     def write(self, events: Iterable[EventSet], out: Path, **metadata: Json) -> Outcome:
         """Score a stream of events in bounded memory; explanations go beside ``out``, and older ones are removed."""

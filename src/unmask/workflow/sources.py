@@ -141,15 +141,6 @@ class Sources:
         more = {"format": self.kind, "signal_process": self.signal_process, "skip_bad": self.bad.skip}
         return asdict(self.options) | more
 
-    def check_output(self, out: Path) -> None:
-        """Refuse, before any work, to write a Parquet file over an input or under another ending."""
-        if out.suffix != ".parquet":
-            raise UsageError(f"{out}: the file to write must end in .parquet")
-        if out.is_dir():
-            raise UsageError(f"{out}: is a folder; name a file to write")
-        if out.resolve() in [file.resolve() for file in self.files]:
-            raise UsageError(f"{out}: would replace a file that is read; choose another name")
-
     def lengths(self) -> list[int] | None:
         """Numbers of entries of the files, or None if one of them cannot be read from the middle."""
         lengths: list[int] = []
