@@ -88,3 +88,57 @@ def test_a_cut_that_removes_everything(nanoaod: Path, tmp_path: Path) -> None:
     found, notes = running("data", "inspect", tmp_path / "a.parquet", other, "--cut", "process == 'ttW'", "--json")
     assert json.loads(found)["n_events"] == 7
     assert said(notes) == "warning: b.root: all 7 events fail process == 'ttW'"
+
+
+GOLDEN = {"315257": [[1, 1], [80, 100]], "315258": [[6, 6]]}
+
+
+def golden(path: Path, content: Any) -> Path:
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["nanoaod", "physlite"])
+def test_golden_json_keeps_certified_luminosity_blocks(tmp_path: Path, kind: str) -> None:
+    path = root_events.write(tmp_path / "a.root", kind)
+    lumis = golden(tmp_path / "golden.json", GOLDEN)
+    out = tmp_path / "a.parquet"
+    running("data", "convert", path, out, "--golden-json", lumis)
+    assert read_events(out).row.tolist() == [0, 2, 5]
+    assert read_provenance(out)["options"]["golden_json"] == GOLDEN
+    options = ReadOptions(golden_json={"315259": [[1, 4]]}, cut="met < 1e3", chunk_events=2)
+    assert read_events(path, options=options).row.tolist() == [6]
+
+
+def test_simulated_events_need_no_certification(tmp_path: Path) -> None:
+    groups = root_events.nanoaod()
+    groups[""]["run"] = np.ones(root_events.N_EVENTS, np.uint32)
+    path = root_events.write(tmp_path / "a.root", "nanoaod", groups)
+    assert len(read_events(path, options=ReadOptions(golden_json=GOLDEN))) == root_events.N_EVENTS
+    assert len(read_events(path, options=ReadOptions(golden_json={"1": [[5, 5]]}))) == 2
+
+
+def test_golden_json_that_fits_no_event(tmp_path: Path) -> None:
+    path, out = root_events.write(tmp_path / "a.root", "nanoaod"), tmp_path / "a.parquet"
+    other_year = golden(tmp_path / "golden.json", {"355100": [[1, 20]], "362760": [[1, 2]]})
+    code, message = failing("data", "convert", path, out, "--golden-json", other_year)
+    assert code == 3
+    assert "no event is left: warning: a.root: all 7 events fail the golden JSON of runs 355100 to 362760" in said(
+        message
+    )
+    assert not out.exists()
+    delphes = root_events.write(tmp_path / "b.root", "delphes")
+    code, message = failing("data", "inspect", delphes, "--golden-json", other_year)
+    assert code == 3
+    assert "b.root: no run and luminosity block for the golden JSON" in said(message)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", "[" * 100_000, '{"a": [[1, 2]]}', '{"7": [[2, 1]]}', '{"7": [1, 2]}', '{"7": [[1, true]]}'],
+)
+def test_what_is_no_golden_json(tmp_path: Path, content: str) -> None:
+    code, message = failing("data", "inspect", "sample:gluino", "--golden-json", golden(tmp_path / "g.json", content))
+    assert code == 3
+    assert "g.json: " in message
+    assert "accepted: runs with ranges of luminosity blocks" in said(message)

@@ -76,6 +76,9 @@ def sources_of(
         str | None,
         _input(metavar="CONDITION", help='Events to keep, in GeV: "n_jets > 2 and met > 50 and HLT_IsoMu24".'),
     ] = None,
+    golden_json: Annotated[
+        Path | None, _input("--golden-json", help="Certified luminosity blocks by run, as JSON; simulated events stay.")
+    ] = None,
     skip_bad: Annotated[bool, _input("--skip-bad", help="Skip and count bad events instead of stopping.")] = False,
     chunk_events: Annotated[int, _input(min=1, help="Events held in memory at a time.")] = 50_000,
     max_objects: Annotated[
@@ -83,6 +86,7 @@ def sources_of(
     ] = None,
 ) -> Sources:
     """Make the sources of a command; the signature holds the options that `reads_events` adds."""
+    from unmask.io.golden_json import read_golden_json
     from unmask.io.source import ReadOptions
     from unmask.workflow.sources import Sources
 
@@ -104,6 +108,7 @@ def sources_of(
         selection=parse_settings(select),
         keep=tuple(name.strip() for name in (keep or "").split(",") if name.strip()),
         cut=cut,
+        golden_json=read_golden_json(golden_json) if golden_json else {},
     )
     return Sources(files, file_format, options, signal_process or [], skip_bad=skip_bad)
 

@@ -18,6 +18,7 @@ from unmask.events.cuts import Cut
 from unmask.events.event_set import EventSet, Label, label_code
 from unmask.events.objects import MAX_OBJECTS
 from unmask.io import FILE_FORMATS, ROOT_FORMATS, FileFormat
+from unmask.io.golden_json import is_certified
 from unmask.io.record import FileRecord
 from unmask.io.sample import resolve
 from unmask.io.source import Reader, ReadOptions, Source, damaged, decompressed
@@ -91,16 +92,30 @@ def stream_events(
             continue
         event_set = to_event_set(events, file=name, max_objects=chunk.max_objects or max_objects)
         event_set = event_set if options.label is None else event_set.with_label(options.label)
-        if cut is not None:
-            is_kept = np.ones(len(event_set), np.bool_)
-            for term, is_kept in cut.steps(event_set):
-                record.count_events(term, int(np.count_nonzero(is_kept)))
-            event_set = event_set[is_kept]
+        event_set = _selected(event_set, source, cut)
         if len(event_set):
             yield event_set
     if not n_events and source.bad.n_skipped == n_skipped_before:
         raise source.error("the file holds no events")
     progress(1.0)
+
+
+def _selected(events: EventSet, source: Source, cut: Cut | None) -> EventSet:
+    """The events that the options keep; what each step leaves is recorded."""
+    if certified := source.options.golden_json:
+        if not {"run", "luminosity_block"} <= events.further.keys():
+            raise source.error(
+                "no run and luminosity block for the golden JSON; accepted: events of NanoAOD or PHYSLITE"
+            )
+        runs = sorted(map(int, certified))
+        events = events[is_certified(events.further["run"], events.further["luminosity_block"], certified)]
+        source.record.count_events(f"the golden JSON of runs {runs[0]} to {runs[-1]}", len(events))
+    if cut is not None:
+        is_kept = np.ones(len(events), np.bool_)
+        for term, is_kept in cut.steps(events):
+            source.record.count_events(term, int(np.count_nonzero(is_kept)))
+        events = events[is_kept]
+    return events
 
 
 def count_entries(path: Path, *, kind: FileFormat | None = None, options: ReadOptions | None = None) -> int | None:

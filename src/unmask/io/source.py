@@ -19,6 +19,7 @@ from unmask.events.build import FlatEvents
 from unmask.events.checks import BadEvents
 from unmask.events.cuts import Cut
 from unmask.events.objects import Unit
+from unmask.io.golden_json import Certified
 from unmask.io.record import FileRecord
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -56,6 +57,8 @@ class ReadOptions:
     cut
         Events to keep, such as ``n_leptons >= 2 and met > 50``: a condition (:class:`unmask.events.cuts.Cut`) on
         observables, momenta in GeV, and on columns of Parquet and ROOT files, carried along like those of ``keep``.
+    golden_json
+        Certified luminosity blocks, from :func:`unmask.io.golden_json.read_golden_json`; others are left out.
     entries
         First and one past the last entry to read, of a Parquet or ROOT file; None reads all.
     """
@@ -70,6 +73,7 @@ class ReadOptions:
     selection: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     keep: tuple[str, ...] = ()
     cut: str | None = None
+    golden_json: Certified = field(default_factory=dict)
     entries: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
