@@ -32,7 +32,7 @@ def said(message: str) -> str:
 def test_cuts_on_observables_triggers_and_filters(nanoaod: Path, tmp_path: Path) -> None:
     cut = "n_objects >= 2 and met > 30 and HLT_IsoMu24 and Flag_METFilters"
     out = tmp_path / "a.parquet"
-    assert "4 events" in running("data", "convert", nanoaod, out, "--cut", cut)[0]
+    assert "4 events" in running("data", "convert", nanoaod, "--out", out, "--cut", cut)[0]
     events = read_events(out)
     assert events.row.tolist() == [0, 2, 5, 6]
     assert read_provenance(out)["options"]["cut"] == cut
@@ -78,13 +78,13 @@ def test_a_cut_that_removes_everything(nanoaod: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.parquet"
     other = root_events.write(tmp_path / "b.root", "nanoaod")
     cut = "n_jets >= 0 and run < 400 and met > 10"
-    code, message = failing("data", "convert", nanoaod, other, out, "--cut", cut)
+    code, message = failing("data", "convert", nanoaod, other, "--out", out, "--cut", cut)
     assert code == 3
     assert "no event is left: warning: a.root: all 7 events fail run < 400" in said(message)
     assert "b.root: all 7 events fail run < 400" in said(message)
     assert not out.exists()
     # Where another file has some left, it is a warning.
-    running("data", "convert", nanoaod, tmp_path / "a.parquet", "--process", "ttW")
+    running("data", "convert", nanoaod, "--out", tmp_path / "a.parquet", "--process", "ttW")
     found, notes = running("data", "inspect", tmp_path / "a.parquet", other, "--cut", "process == 'ttW'", "--json")
     assert json.loads(found)["n_events"] == 7
     assert said(notes) == "warning: b.root: all 7 events fail process == 'ttW'"
@@ -103,7 +103,7 @@ def test_golden_json_keeps_certified_luminosity_blocks(tmp_path: Path, kind: str
     path = root_events.write(tmp_path / "a.root", kind)
     lumis = golden(tmp_path / "golden.json", GOLDEN)
     out = tmp_path / "a.parquet"
-    running("data", "convert", path, out, "--golden-json", lumis)
+    running("data", "convert", path, "--out", out, "--golden-json", lumis)
     assert read_events(out).row.tolist() == [0, 2, 5]
     assert read_provenance(out)["options"]["golden_json"] == GOLDEN
     options = ReadOptions(golden_json={"315259": [[1, 4]]}, cut="met < 1e3", chunk_events=2)
@@ -121,7 +121,7 @@ def test_simulated_events_need_no_certification(tmp_path: Path) -> None:
 def test_golden_json_that_fits_no_event(tmp_path: Path) -> None:
     path, out = root_events.write(tmp_path / "a.root", "nanoaod"), tmp_path / "a.parquet"
     other_year = golden(tmp_path / "golden.json", {"355100": [[1, 20]], "362760": [[1, 2]]})
-    code, message = failing("data", "convert", path, out, "--golden-json", other_year)
+    code, message = failing("data", "convert", path, "--out", out, "--golden-json", other_year)
     assert code == 3
     assert "no event is left: warning: a.root: all 7 events fail the golden JSON of runs 355100 to 362760" in said(
         message
