@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
+from signal import Signals
 
 #: More choices are not listed.
 _MAX_CHOICES = 60
@@ -54,6 +55,14 @@ class ArtifactError(BadDataError):
     """A saved tokenizer, detector or events file that is damaged, tampered with or of another version."""
 
 
+class Interrupted(BaseException):
+    """A signal that ends the program: it passes through all blocks, which remove their scratch files."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(Signals(number).name)
+        self.number = number
+
+
 @contextmanager
 def damage_named(
     path: Path,
@@ -64,7 +73,7 @@ def damage_named(
     """Turn what libraries raise on damaged bytes into an error that names the file and ``what`` is wrong."""
     try:
         yield
-    except UnmaskError:
+    except (UnmaskError, MemoryError, UnicodeEncodeError):  # the last: a name that is not UTF-8
         raise
     except failures as failure:
         reason = (str(failure).strip().splitlines() or [type(failure).__name__])[0]

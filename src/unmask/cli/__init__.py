@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 from unmask.cli import calibrate, data, evaluate, model, study, tokenizer, tune
+from unmask.cli.console import IS_ALONE, IS_FIRST_PROCESS, printable
+from unmask.errors import Interrupted, UnmaskError
 
 app = typer.Typer(
     name="unmask",
@@ -16,7 +23,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Options of a command: `unmask COMMAND --help`. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 bad data.",
+    epilog="Options of a command: `unmask COMMAND --help`. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 bad data, "
+    "128 + N stopped by signal N.",
 )
 app.add_typer(data.app, name="data")
 app.add_typer(tokenizer.app, name="tokenizer")
@@ -55,14 +63,16 @@ def unmask(
 
 def main() -> None:
     """Run the command line; every foreseen error becomes one message and its exit code."""
-    from unmask.errors import UnmaskError
-
     # Threads that spin while they wait steal the cores of those that work.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ["MPLBACKEND"] = "agg"  # figures go to files
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        app()
+        with _stopping_on_signals():
+            app()
     except SystemExit as end:
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not end.code:
+        if not IS_ALONE and not end.code:
             # One of several processes that trained together: its work is on disk, and taking apart the connections
             # to the others at the interpreter's end now and then aborts ("terminate called without ...").
             sys.stdout.flush()
@@ -75,12 +85,42 @@ def main() -> None:
         # The reader of our output is gone (as in `unmask ... | head`): nothing is wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except KeyboardInterrupt:
-        _fail("interrupted", 130)
+    except Interrupted as stop:
+        _fail(f"stopped by {stop}", 128 + stop.number)
     except OSError as error:
         _fail(f"{error.filename or 'file system'}: {error.strerror or error}", 1)
+    except UnicodeEncodeError as error:
+        _fail(f"{error.object!r}: a name that is not UTF-8 text; rename it", 3)
+    except (MemoryError, RuntimeError) as error:
+        text = " ".join(str(error).split())
+        if text.startswith("Symlink loop"):
+            _fail(text, 3)
+        if isinstance(error, RuntimeError) and not re.search("alloc|out of memory|Storage size|Overflow", text):
+            raise
+        _fail(f"not enough memory ({text or 'allocation failed'}); make the network or --chunk-events smaller", 1)
+
+
+@contextmanager
+def _stopping_on_signals() -> Iterator[None]:
+    """End the program cleanly on Ctrl-C and on what batch systems send; a second signal ends it at once."""
+
+    def stop(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        if IS_FIRST_PROCESS:  # not through a buffer, at which the signal may have come
+            os.write(2, f"\n{signal.Signals(number).name}: stopping; send it again to stop at once\n".encode())
+        raise Interrupted(number)
+
+    before = {}
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+            before[number] = signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _fail(message: str, exit_code: int) -> None:
-    typer.echo(f"{typer.style('error:', fg='red', bold=True)} {message}", err=True)
+    typer.echo(f"{typer.style('error:', fg='red', bold=True)} {printable(message)}", err=True)
     sys.exit(exit_code)

@@ -111,7 +111,7 @@ def convert(
 def split(
     sources: Sources,
     out: options.OutFolder,
-    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 0,
     fractions: Annotated[
         tuple[float, float, float], typer.Option(help="Fractions of training, validation and test.")
     ] = (0.8, 0.1, 0.1),

@@ -33,7 +33,7 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Changed setting, such as training.max_epochs=20 (repeatable)."),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of the split and of the training.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the split and of the training.")]
 Device = Annotated[str, typer.Option(help="Device: auto, cpu or cuda.")]
 Validation = Annotated[
     list[Path] | None, typer.Option(help="Validation events; by default FILE... are split 80/10/10 (repeatable).")

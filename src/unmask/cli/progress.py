@@ -7,6 +7,7 @@ import time
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from unmask.cli.console import err, note, progress_bar
+from unmask.errors import Interrupted
 from unmask.fitted import EpochRecord, Reporter
 from unmask.study.stages import Stage, StudyReporter
 
@@ -30,7 +31,7 @@ class TrainingLine(Reporter):
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.bar.stop()
-        if kind is KeyboardInterrupt:
+        if kind is Interrupted:
             note(f"{self.title}: interrupted; run the same command again to continue")
         elif kind is None:
             note(f"{self.line}  {self.seconds:,.0f} s" if self.line else f"{self.title:<20}  fitted")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,7 +10,7 @@ import typer
 
 import unmask
 from unmask.cli import options
-from unmask.cli.console import note, show, show_table
+from unmask.cli.console import IS_ALONE, note, show, show_table
 from unmask.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def run(
     from unmask.study.run import StudyRun
     from unmask.study.stages import plan
 
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # one would wait for the other's stage, that one for its training
+    if not IS_ALONE:  # one would wait for the other's stage, that one for its training
         raise UsageError("torchrun is for unmask train; start several unmask study run with different --only instead")
     if study and background:
         raise UsageError(f"{study} has a background of its own; leave out --background, or the study's name")
@@ -85,7 +84,7 @@ def run(
         keep_duplicates,
     )
     files.check()
-    names = [name.strip() for name in only.split(",")] if only else None
+    names = [name.strip() for name in only.split(",")] if only is not None else None
     shared = {"seed": seed, "device": device} | ({"max_epochs": epochs} if epochs else {})
     detectors = choose_detectors(chosen, names, options.parse_settings(settings), **shared)
     current = StudyRun(out, chosen, detectors, files, seed, device, StudyProgress(), style)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UsageError, nearest
-from unmask.networks.transformer import PositionName, Rotation, TransformerLayer, make_positional_encoding
+from unmask.networks.transformer import PositionName, Rotation, TransformerLayer, check_sizes, make_positional_encoding
 
 Padding = Literal["predict", "ignore"]
 PADDINGS: tuple[Padding, ...] = get_args(Padding)
@@ -53,10 +53,8 @@ class MaskedTokenTransformer(nn.Module):
         padding: Padding = "predict",
     ) -> None:
         super().__init__()
-        sizes = {"n_codes": n_codes, "sequence_length": sequence_length, "hidden": hidden, "n_layers": n_layers}
-        for name, size in (sizes | {"n_heads": n_heads, "ffn_expansion": ffn_expansion}).items():
-            if size < 1:
-                raise UsageError(f"{name} is {size}; it must be at least 1")
+        widths = {"n_codes": n_codes, "sequence_length": sequence_length, "hidden": hidden}
+        check_sizes(widths, n_layers=n_layers, n_heads=n_heads, ffn_expansion=ffn_expansion)
         if not 0 <= dropout < 1:
             raise UsageError(f"dropout is {dropout}; expected from 0 to below 1")
         if hidden % n_heads:

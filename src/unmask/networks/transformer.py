@@ -14,6 +14,7 @@ position                  effect
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Literal, get_args
 
 import torch
@@ -105,6 +106,14 @@ def rotate(vectors: Tensor, rotation: Rotation) -> Tensor:
     cos, sin = (part.unsqueeze(-2) for part in rotation)
     first, second = vectors.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
+
+
+def check_sizes(widths: Mapping[str, int], **numbers: int) -> None:
+    """Refuse sizes of a network that no computer holds, and numbers of layers that take minutes to build."""
+    for sizes, most in ((widths, 1 << 20), (numbers, 1000)):
+        for name, size in sizes.items():
+            if not 1 <= size <= most:
+                raise UsageError(f"{name} is {size}; expected from 1 to {most:,}")
 
 
 def make_positional_encoding(

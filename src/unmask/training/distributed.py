@@ -70,8 +70,11 @@ class Processes:
 
 def join_processes(device: torch.device) -> Processes:
     """Join the processes that ``torchrun`` started, if it did; on CUDA each takes the GPU of its own number."""
-    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+    if os.environ.get("WORLD_SIZE", "1") in ("0", "1"):
         return Processes(device=device)
+    for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_PORT"):
+        if not (value := os.environ.get(name, "0")).isdecimal():
+            raise UsageError(f"{name} is {value!r}; expected a whole number, as torchrun sets it, or unset WORLD_SIZE")
     if missing := {"RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"} - os.environ.keys():
         raise UsageError(
             f"WORLD_SIZE says that several processes train together, but {', '.join(sorted(missing))} is not set: "
@@ -87,7 +90,11 @@ def join_processes(device: torch.device) -> Processes:
         device = torch.device("cuda", number)
         torch.cuda.set_device(device)
     if not dist.is_initialized():
-        dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=_TIMEOUT)
+        try:
+            dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=_TIMEOUT)
+        except (RuntimeError, ValueError) as error:
+            text = " ".join(str(error).split())[:200]
+            raise TrainingError(f"the processes that train together cannot find each other ({text})") from None
         atexit.register(lambda: dist.is_initialized() and dist.destroy_process_group())
     return Processes(dist.get_rank(), dist.get_world_size(), device)
 

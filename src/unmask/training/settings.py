@@ -66,7 +66,7 @@ class TrainingSettings:
     deterministic: bool = False
 
     def __post_init__(self) -> None:
-        minimum = {"max_epochs": 1, "batch_size": 1, "patience": 1, "total_steps": 1, "warmup_steps": 0}
+        minimum = {"max_epochs": 1, "batch_size": 1, "patience": 1, "total_steps": 1, "warmup_steps": 0, "seed": 0}
         # A rate of 0 trains nothing, but is of use in tests and benchmarks.
         minimum |= {"learning_rate": 0, "min_improvement": 0, "divergence": 0}
         mistakes = too_small(self, minimum)
