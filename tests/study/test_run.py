@@ -27,8 +27,9 @@ from unmask.events.fingerprints import fingerprints
 from unmask.events.splits import SPLITS
 from unmask.report import runs
 from unmask.report.style import Style
-from unmask.scores.calibration import FLAGGED_TABLE, Calibration
+from unmask.scores.calibration import Calibration
 from unmask.scores.explanations import read_explanations
+from unmask.scores.flagged import FLAGGED_TABLE
 from unmask.scores.score_table import read_scores
 from unmask.study import run as runner
 from unmask.study.data import StudyFiles, write_background, write_signal
@@ -320,7 +321,7 @@ def test_what_another_version_made_is_made_again(
     monkeypatch.setattr(unmask, "__version__", "99.0")
     assert to_do() == ["figures masked-token", "results", "report"]  # nothing is trained again for a new package
     monkeypatch.undo()
-    monkeypatch.setitem(runner.VERSIONS, "calibration", 2)
+    monkeypatch.setitem(runner.VERSIONS, "calibration", 3)
     assert to_do() == ["calibration masked-token", "search masked-token", "report"]
     monkeypatch.setitem(runner.VERSIONS, "detector ddd", 2)
     assert to_do() == ["calibration masked-token", "search masked-token", "report"]

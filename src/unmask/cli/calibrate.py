@@ -55,17 +55,23 @@ def flag(
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
-    """Write the events above the calibrated threshold with their p-values, the least likely first."""
+    """Write the events above the calibrated threshold with their p-values, the least likely first.
+
+    Where run numbers are known, lists to pick the events by are written beside OUT: run:lumi:event and run event.
+    """
     import pyarrow as pa
     from pyarrow.csv import write_csv
 
     from unmask.artifacts import MANIFEST, atomic_path, provenance, sha256_of_file
     from unmask.outputs import check_output
-    from unmask.scores.calibration import FLAGGED_TABLE, Calibration
+    from unmask.scores.calibration import Calibration
+    from unmask.scores.flagged import FLAGGED_TABLE, pick_list_paths
 
     check_output(out, [FLAGGED_TABLE.name], [*scores, calibration], endings=(".parquet",), overwrite=overwrite)
     if csv:
         check_output(out.with_suffix(".csv"), [FLAGGED_TABLE.name], scores, overwrite=overwrite)
+    for path in pick_list_paths(out):
+        check_output(path, ["pick list"], scores, overwrite=overwrite)
     known = Calibration.load(calibration)
     flagged = known.flag(scores)
     for text in flagged.notes:
@@ -73,7 +79,7 @@ def flag(
     if known.scored_by.model is None:
         note("warning: the calibration does not name the model of its scores; make sure that it is the same")
     files = [path.name for path in scores]
-    flagged.write(out, metadata=provenance(calibration=sha256_of_file(calibration / MANIFEST), scores=files))
+    picked = flagged.write(out, metadata=provenance(calibration=sha256_of_file(calibration / MANIFEST), scores=files))
     if csv:
         columns = {
             name: column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
@@ -81,6 +87,10 @@ def flag(
         }
         with atomic_path(out.with_suffix(".csv")) as path:
             write_csv(pa.table(columns), path)
+    for path in picked:
+        note(f"pick list -> {path}")
+    if len(flagged.scores) and not picked:
+        note("no pick list: the events have no run numbers; they are known by their file and row")
     # The efficiency is one of weights; in data, where these are 1, of events.
     numbers = {
         "n_events": flagged.n_events,

@@ -53,7 +53,7 @@ def _compact(event: ExplainedEvent, numbers: dict[str, int]) -> Json:
         "score": event.score,
         "file": event.file,
         "row": event.row,
-        "id": event.event_id,
+        "id": str(event.event_id),  # beyond 2^53 no number of a script
         "process": event.process,
         "label": LABEL_NAMES.get(event.label, str(event.label)),
         "weight": event.weight,

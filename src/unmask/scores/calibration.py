@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from unmask.artifacts import Artifact, Json, load_artifact, provenance, save_artifact
 from unmask.errors import BadDataError, UsageError
-from unmask.events.columns import IDENTITY_TYPES, identity_to_arrow
 from unmask.events.event_set import SIGNAL
+from unmask.scores.explanations import explained_path, read_explanations
+from unmask.scores.flagged import Flagged
 from unmask.scores.intervals import MIN_BACKGROUND_EVENTS, Estimate, FloatArray, check_finite, is_supported
-from unmask.scores.p_values import Survival
-from unmask.scores.score_table import Scores, concatenate_scores, origin_of_file, stream_scores
-from unmask.tables import TableKind, table_files, write_table
+from unmask.scores.p_values import BackgroundTail, Survival
+from unmask.scores.score_table import COLUMNS, Scores, concatenate_scores, origin_of_file, stream_scores
+from unmask.tables import table_files
 
 KIND = "calibration"
-_NUMBERS = ("score", "p_value", "p_value_low", "p_value_high")
-FLAGGED_TABLE = TableKind(
-    "flagged events",
-    version=1,
-    columns=IDENTITY_TYPES | dict.fromkeys(_NUMBERS, pa.float64()),
-    dictionaries=("file", "process", "label", "weight"),
-)
 
 
 @dataclass(frozen=True)
@@ -62,6 +55,9 @@ class Calibration:
         The background efficiency that was asked for, and that of the threshold on the calibration events.
     event_key
         Keys of the calibration events (n_events,), sorted.
+    observables
+        Tails of the observables of these events by their columns in scores files: they tell what is unusual in an
+        event that the detector does not explain.
     """
 
     survival: Survival
@@ -70,6 +66,7 @@ class Calibration:
     measured: Estimate
     scored_by: ScoredBy
     event_key: npt.NDArray[np.int64]
+    observables: dict[str, BackgroundTail] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return (
@@ -93,6 +90,8 @@ class Calibration:
             "scored_by": vars(self.scored_by),
         }
         arrays = vars(self.survival) | {"event_key": self.event_key}
+        for name, tail in self.observables.items():
+            arrays |= tail.arrays(name)
         save_artifact(folder, Artifact(KIND, settings, arrays, provenance()))
 
     @classmethod
@@ -101,12 +100,16 @@ class Calibration:
         saved = load_artifact(folder, KIND)
         arrays, settings = dict(saved.arrays), saved.settings
         efficiency = dict(settings["background_efficiency"])
-        key, target = arrays.pop("event_key"), efficiency.pop("target")
-        scored_by, measured = ScoredBy(**settings["scored_by"]), Estimate(**efficiency)
-        return cls(Survival(**arrays), settings["threshold"], target, measured, scored_by, key)
+        target, scored_by = efficiency.pop("target"), ScoredBy(**settings["scored_by"])
+        survival = Survival(**{part.name: arrays[part.name] for part in fields(Survival)})
+        tails = {name: BackgroundTail.from_arrays(arrays, name) for name in COLUMNS if f"{name}.value" in arrays}
+        threshold, measured = settings["threshold"], Estimate(**efficiency)
+        return cls(survival, threshold, target, measured, scored_by, arrays["event_key"], tails)
 
     def flag(self, scores: Scores | str | Path | Sequence[str | Path]) -> Flagged:
         """Find the events above the threshold, in memory or in scores files (these in bounded memory).
+
+        Explanations beside the files give the reasons of their events.
 
         Raises
         ------
@@ -126,9 +129,15 @@ class Calibration:
                     f"the scores are of another model ({scored_by}) than the calibration ({self.scored_by}): "
                     "calibrate with background scored by the same model"
                 )
-        return self._flag(chunk for path in paths for chunk in stream_scores(path))
+        reasons = {
+            (event.file, event.row): event.reason
+            for path in map(explained_path, paths)
+            if path.exists()
+            for event in read_explanations(path).events
+        }
+        return self._flag((chunk for path in paths for chunk in stream_scores(path)), reasons)
 
-    def _flag(self, chunks: Iterable[Scores]) -> Flagged:
+    def _flag(self, chunks: Iterable[Scores], explained: Mapping[tuple[str, int], str] | None = None) -> Flagged:
         n_events, weight, n_known, n_trained_on = 0, 0.0, 0, 0
         kept = []
         for chunk in chunks:
@@ -143,7 +152,26 @@ class Calibration:
             raise UsageError("the scores files hold no events")
         flagged = concatenate_scores(kept)
         flagged = flagged[np.argsort(-flagged.score, kind="stable")]
-        return Flagged(flagged, *self.p_values(flagged), n_events, weight, n_known, n_trained_on)
+        reason = [
+            (explained or {}).get((file, row)) or most_extreme
+            for file, row, most_extreme in zip(
+                flagged.file.tolist(), flagged.row.tolist(), self._most_extreme(flagged), strict=True
+            )
+        ]
+        return Flagged(flagged, *self.p_values(flagged), reason, n_events, weight, n_known, n_trained_on)
+
+    def _most_extreme(self, scores: Scores) -> list[str]:
+        """The observable of each event that is least likely in background, in words; empty where none is known."""
+        known = [name for name in self.observables if name in scores.observables]
+        if not known:
+            return [""] * len(scores)
+        minus_log_p = np.stack([self.observables[name].minus_log_p_of(scores.observables[name]) for name in known])
+        return [
+            f"{COLUMNS[name].label}: {COLUMNS[name].text(scores.observables[name][i])}; "
+            f"{self.observables[name].text(minus_log_p[place, i])}"
+            for i, place in enumerate(minus_log_p.argmax(axis=0))
+            for name in [known[place]]
+        ]
 
 
 def calibrate(
@@ -197,45 +225,5 @@ def calibrate(
         measured=Estimate(float(efficiency[chosen]), float(low[0]), float(high[0])),
         scored_by=scored_by or ScoredBy(),
         event_key=np.sort(background.event_key),
+        observables={name: BackgroundTail.of(values) for name, values in background.observables.items()},
     )
-
-
-@dataclass(frozen=True, eq=False)
-class Flagged:
-    """Events above the threshold, the smallest p-value first.
-
-    Attributes
-    ----------
-    n_events, weight
-        Number and sum of weights of all events, flagged or not.
-    n_known, n_trained_on
-        Number of all events that are calibration events too, and that the detector is known to have learned from.
-    """
-
-    scores: Scores
-    p_value: FloatArray
-    low: FloatArray
-    high: FloatArray
-    n_events: int
-    weight: float
-    n_known: int
-    n_trained_on: int
-
-    @property
-    def notes(self) -> list[str]:
-        """Why p-values are not what they should be."""
-        reasons = {
-            "are those of the calibration: their p-values say nothing new": self.n_known,
-            "were in the training of the detector: their p-values are too large": self.n_trained_on,
-        }
-        return [f"{n:,} of {self.n_events:,} events {reason}" for reason, n in reasons.items() if n]
-
-    def write(self, path: str | Path, *, metadata: dict[str, Json] | None = None) -> None:
-        """Write them to a Parquet file."""
-        with write_table(path, FLAGGED_TABLE, {"provenance": metadata or provenance()}) as write:
-            write(self.columns())
-
-    def columns(self) -> dict[str, pa.Array]:
-        """The columns of that file."""
-        numbers = (self.scores.score, self.p_value, self.low, self.high)
-        return identity_to_arrow(self.scores) | dict(zip(_NUMBERS, map(pa.array, numbers), strict=True))

@@ -107,6 +107,17 @@ class ExplainedEvent:
     tokens: list[TokenExplanation]
     terms: list[Term]
 
+    @property
+    def reason(self) -> str:
+        """The term and the object, or MET, that contribute most, in words."""
+        parts: list[tuple[float | None, str]] = [
+            (one.contribution, f"{one.name} of {one.pt_mev / 1e3:.0f} GeV") for one in self.objects
+        ]
+        parts.append((self.met_contribution, f"MET of {self.met_mev / 1e3:.0f} GeV"))
+        known = [(contribution, text) for contribution, text in parts if contribution is not None]
+        terms = [(term.contribution, f"{term.name}: {term.text}") for term in self.terms]
+        return "; ".join(max(some)[1] for some in (terms, known) if some)
+
 
 @dataclass(frozen=True)
 class Explanations:

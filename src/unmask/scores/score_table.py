@@ -45,10 +45,13 @@ SCORES_TABLE = TableKind(
 )
 TOKEN_LOSS = "token_loss"
 TRAINED_ON = "was_trained_on"
+LEADING = "leading_objects"
+#: Objects of largest pT that scores know.
+N_LEADING = 3
 #: Observables by their columns of a scores file.
 COLUMNS = {one.column: one for one in OBSERVABLES.values()}
 #: Columns of a scores file that are not those of the events' own file.
-_OWN = (*SCORES_TABLE.columns, *COLUMNS, TOKEN_LOSS, TRAINED_ON)
+_OWN = (*SCORES_TABLE.columns, *COLUMNS, TOKEN_LOSS, TRAINED_ON, LEADING)
 _TYPES: dict[str, pa.DataType] = {name: pa.int16() if one.is_count else pa.float64() for name, one in COLUMNS.items()}
 
 
@@ -65,12 +68,15 @@ class Scores(EventTable):
     was_trained_on
         True for events (n_events,) that the detector is known to have learned from. False is no promise: of very many
         training events a detector remembers some. None where nothing is known of its training.
+    leading_objects
+        Tag and pT in GeV (n_events, 3, 2) uint16 of the objects of largest pT, where they are known; 0 for none.
     """
 
     score: npt.NDArray[np.float64]
     token_loss: npt.NDArray[np.float32] | None = None
     observables: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     was_trained_on: npt.NDArray[np.bool_] | None = None
+    leading_objects: npt.NDArray[np.uint16] | None = None
 
     @classmethod
     def of(
@@ -86,6 +92,7 @@ class Scores(EventTable):
             token_loss=token_loss,
             observables={name: observable.function(events) for name, observable in COLUMNS.items()},
             was_trained_on=None if seen is None else seen.contains(events),
+            leading_objects=_leading_objects(events),
             **identity_of(events),
         )
 
@@ -168,6 +175,14 @@ def align(scores: Scores, reference: Scores, *, name: str, reference_name: str) 
     return aligned
 
 
+def _leading_objects(events: EventSet) -> npt.NDArray[np.uint16]:
+    order = np.argsort(-events.pt_mev, axis=1, kind="stable")[:, :N_LEADING]
+    leading = np.zeros((len(events), N_LEADING, 2), np.uint16)  # 14 TeV, the most that is accepted, fits
+    leading[:, : order.shape[1], 0] = np.take_along_axis(events.tag, order, axis=1)
+    leading[:, : order.shape[1], 1] = np.rint(np.take_along_axis(events.pt_mev, order, axis=1) / 1e3)
+    return leading
+
+
 def write_scores(path: str | Path, parts: Iterable[Scores], *, provenance: dict[str, Json] | None = None) -> int:
     """Write a stream of scores to a Parquet file, in bounded memory, and return the number of events."""
     first, stream = without_empty(parts)
@@ -191,6 +206,8 @@ def _to_arrow(scores: Scores) -> dict[str, pa.Array]:
     if scores.token_loss is not None:
         flat = pa.array(scores.token_loss.ravel(), pa.float32())
         columns[TOKEN_LOSS] = pa.FixedSizeListArray.from_arrays(flat, scores.token_loss.shape[1])
+    if scores.leading_objects is not None:
+        columns[LEADING] = pa.FixedSizeListArray.from_arrays(pa.array(scores.leading_objects.ravel()), 2 * N_LEADING)
     return columns
 
 
@@ -238,13 +255,14 @@ def _check_labels(label: npt.NDArray[Any], path: Path) -> None:
 
 def _from_arrow(batch: pa.RecordBatch) -> Scores:
     there = set(batch.schema.names)
-    token_loss = None
-    if TOKEN_LOSS in there:
-        column = batch[TOKEN_LOSS]
-        token_loss = column.flatten().to_numpy().reshape(len(column), column.type.list_size)
+
+    def lists(name: str, *shape: int) -> Any:
+        return batch[name].flatten().to_numpy().reshape(len(batch), *shape) if name in there else None
+
     return Scores(
         score=batch["score"].to_numpy(),
-        token_loss=token_loss,
+        token_loss=lists(TOKEN_LOSS, batch[TOKEN_LOSS].type.list_size if TOKEN_LOSS in there else 0),
+        leading_objects=lists(LEADING, N_LEADING, 2),
         observables={name: batch[name].to_numpy() for name in COLUMNS if name in there},
         was_trained_on=batch[TRAINED_ON].to_numpy(zero_copy_only=False) if TRAINED_ON in there else None,
         further=further_from_arrow(batch, _OWN),
@@ -282,13 +300,15 @@ def read_scores(path: str | Path) -> Scores:
 def concatenate_scores(parts: Sequence[Scores]) -> Scores:
     """Put scores one after the other.
 
-    Token losses, or an observable, that some of them lack, the whole lacks. What is known of the training of some is
-    kept: of the events of the others it is not known that they were trained on.
+    Token losses, leading objects, or an observable, that some of them lack, the whole lacks. What is known of the
+    training of some is kept: of the events of the others it is not known that they were trained on.
     """
     common = [name for name in COLUMNS if all(name in part.observables for part in parts)]
     observables = {name: np.concatenate([part.observables[name] for part in parts]) for name in common}
     if any(part.token_loss is None for part in parts):
         parts = [replace(part, token_loss=None) for part in parts]
+    if any(part.leading_objects is None for part in parts):
+        parts = [replace(part, leading_objects=None) for part in parts]
     if any(part.was_trained_on is not None for part in parts):
         parts = [
             replace(part, was_trained_on=np.zeros(len(part), np.bool_)) if part.was_trained_on is None else part

@@ -20,6 +20,7 @@ from unmask.report.runs import Run, read_runs
 from unmask.report.style import Style
 from unmask.scores.calibration import Calibration, ScoredBy, calibrate
 from unmask.scores.explanations import explained_path
+from unmask.scores.flagged import pick_list_paths
 from unmask.scores.score_table import read_scores
 from unmask.study.data import StudyFiles, write_background, write_data, write_signal
 from unmask.study.published import Study
@@ -41,7 +42,7 @@ EFFICIENCIES = (0.01, 0.1)
 #: settings and inputs: by the first word of the stage's name ("scores"), and for what is fitted by its kind too
 #: ("detector ddd"). It is not the version of the package, nor a hash of the code: a corrected message must not cost a
 #: week of training. Figures, tables and report take seconds: they do depend on the version of the package.
-VERSIONS: dict[str, int] = {"detector deep-svdd": 2}
+VERSIONS: dict[str, int] = {"detector deep-svdd": 2, "scores": 2, "calibration": 2, "search": 2}
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,9 @@ class StudyRun:
         efficiencies = {"background_efficiencies": list(EFFICIENCIES)}
         yield self._stage(f"calibration {name}", make, outputs, inputs, efficiencies, scores=(validation,))
         if self.files.data.files:
-            outputs, inputs = [searched, explained_path(searched), self._flagged(name)], [model, calibration, data]
+            flagged = self._flagged(name)
+            outputs = [searched, explained_path(searched), flagged, *pick_list_paths(flagged)]
+            inputs = [model, calibration, data]
             yield self._stage(f"search {name}", partial(self._search, name), outputs, inputs, explained, scores=(data,))
         make = partial(self._draw, name, figures)
         yield self._stage(f"figures {name}", make, [figures], [model, *tests], {"style": self.style})
@@ -216,7 +219,7 @@ class StudyRun:
         folder = self.calibration_of(name)
         self._score(name, stream_events(data), [data], out, N_EXPLAINED)
         calibration = Calibration.load(folder)
-        flagged = calibration.flag(self._run(f"{name}-data").scores)
+        flagged = calibration.flag(out)
         flagged.write(path, metadata=provenance(calibration=sha256_of_file(folder / MANIFEST), scores=[out.name]))
         for text in flagged.notes:
             self.reporter.note(f"warning: {text}")
