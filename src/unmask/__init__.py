@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from unmask.io.source import ReadOptions as ReadOptions
     from unmask.report.page import write_report as write_report
     from unmask.scores.calibration import calibrate as calibrate
+    from unmask.searches.search import search as search
     from unmask.tokenizers.lookup_table import LookupTableTokenizer as LookupTableTokenizer
     from unmask.tokenizers.vqvae import VQVAETokenizer as VQVAETokenizer
     from unmask.training import TrainingSettings as TrainingSettings
@@ -49,6 +50,7 @@ _HOME = {
     "load_sample": "unmask.io.sample",
     "read_events": "unmask.io.read",
     "score": "unmask.workflow.score",
+    "search": "unmask.searches.search",
     "split_background": "unmask.events.splits",
     "write_events": "unmask.io.parquet",
     "write_report": "unmask.report.page",

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli import calibrate, data, evaluate, model, study, tokenizer, tune
+from unmask.cli import calibrate, data, evaluate, model, search, study, tokenizer, tune
 from unmask.cli.console import IS_ALONE, IS_FIRST_PROCESS, printable
 from unmask.errors import Interrupted, UnmaskError
 
@@ -34,6 +34,7 @@ app.command()(calibrate.combine)
 app.command()(evaluate.evaluate)
 app.command()(calibrate.calibrate)
 app.command()(calibrate.flag)
+app.command()(search.search)
 app.command()(evaluate.report)
 app.add_typer(study.app, name="study")
 app.command()(tune.tune)

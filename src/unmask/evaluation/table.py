@@ -1,4 +1,4 @@
-"""Tables of estimates about detectors, rendered for a terminal, in Markdown, LaTeX and HTML."""
+"""Tables of estimates about detectors, or regions and signals, rendered for a terminal, in Markdown, LaTeX and HTML."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def html_text(text: str) -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """A row: the name of a detector, and cells."""
+    """A row: the name of what it is about, and cells."""
 
     name: str
     cells: tuple[Cell, ...]
@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells that stay numbers until they are rendered; the first column is the detector.
+    """Rows of cells that stay numbers until they are rendered; ``first`` is the title of the column of names.
 
     >>> row = Row("default", (Estimate(0.9980, 0.9973, 0.9986), "17"))
     >>> print(Table("Test results", ("AUC", "epochs"), (row,)).terminal())
@@ -66,12 +66,13 @@ class Table:
     title: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
+    first: str = "detector"
 
     def only(self, columns: Sequence[str]) -> Table:
         """The table with some of its columns."""
         places = [self.columns.index(column) for column in columns]
         rows = (Row(row.name, tuple(row.cells[i] for i in places), row.is_untrained) for row in self.rows)
-        return Table(self.title, tuple(columns), tuple(rows))
+        return Table(self.title, tuple(columns), tuple(rows), self.first)
 
     def terminal(self, width: int = 80) -> str:
         """Aligned text; long names are cut so that no line has more than ``width`` characters, if that can be."""
@@ -112,7 +113,7 @@ class Table:
             value, interval = content.texts()
             return rf"${value}\;{interval}$"
 
-        lines: list[tuple[Cell, ...]] = [("detector", *self.columns), *((row.name, *row.cells) for row in self.rows)]
+        lines: list[tuple[Cell, ...]] = [(self.first, *self.columns), *((row.name, *row.cells) for row in self.rows)]
         head, *body = (" & ".join(map(cell, line)) + r" \\" for line in lines)
         n_columns = len(self.columns)
         title = rf"\multicolumn{{{n_columns + 1}}}{{l}}{{{latex_text(' '.join(self.title.split()))}}} \\"
@@ -128,7 +129,7 @@ class Table:
             value, interval = content.texts()
             return f'<td>{value}<span class="interval">{interval}</span></td>'
 
-        head = "".join(f'<th scope="col">{html_text(column)}</th>' for column in ("detector", *self.columns))
+        head = "".join(f'<th scope="col">{html_text(column)}</th>' for column in (self.first, *self.columns))
         body = "\n".join(
             f'<tr{" class=untrained" if row.is_untrained else ""}><th scope="row">{escape(row.name)}</th>'
             f"{''.join(map(cell, row.cells))}</tr>"
@@ -137,4 +138,4 @@ class Table:
         return f'<table class="numbers">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>'
 
     def _texts(self) -> list[list[str]]:
-        return [["detector", *self.columns], *([row.name, *map(str, row.cells)] for row in self.rows)]
+        return [[self.first, *self.columns], *([row.name, *map(str, row.cells)] for row in self.rows)]

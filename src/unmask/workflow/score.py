@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from unmask.io.sample import resolve
 from unmask.io.source import ReadOptions
 from unmask.outputs import check_output
 from unmask.scores.explanations import MostAnomalous, explained_path, write_explanations
-from unmask.scores.score_table import SCORES_TABLE, Scores, write_scores
+from unmask.scores.score_table import SCORES_TABLE, Scores, read_scores, write_scores
 from unmask.tables import open_table, part_name, parts_in
 from unmask.workflow.sources import Part, Sources
 
@@ -142,6 +142,11 @@ class Scoring:
         if self.explain:
             write_explanations(out, most, detector.explain(most.events, device=self.device), provenance=record)
         return Outcome(n_events, n_trained_on)
+
+    def read(self, events: Iterable[EventSet], out: Path, origin: Mapping[str, Json]) -> Scores:
+        """Score a stream of events to ``out``, and read the scores."""
+        self.write(events, out, **origin)
+        return read_scores(out)
 
 
 @lru_cache(maxsize=4)

@@ -1,0 +1,137 @@
+"""`unmask search`: from event files to significances and limits."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from unmask.cli import options
+from unmask.cli.console import note, note_problems, progress_bar, show, show_json, working
+from unmask.errors import UsageError
+
+if TYPE_CHECKING:
+    from unmask.scores.score_table import Scores
+    from unmask.searches.estimate import Variation
+    from unmask.workflow.sources import Sources
+
+_SHOWN = ("observed", "expected", "p", "Z")
+
+
+@functools.partial(options.reads_events, without=("files", "process", "label", "signal_process"))
+def search(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a trained detector.")],
+    sources: Sources,
+    background: Annotated[list[Path], typer.Option(help="Simulated background, not trained on (repeatable).")],
+    out: options.OutFolder,
+    data: Annotated[list[Path] | None, typer.Option(help="Data [default: expected results only] (repeatable).")] = None,
+    signal: Annotated[list[Path] | None, typer.Option(help="Simulated signal, named as its file (repeatable).")] = None,
+    edges: Annotated[
+        str | None,
+        typer.Option(metavar="P,P,...", help="Falling p-values: control, validation, signal regions [0.2,0.01,0.001]."),
+    ] = None,
+    variation: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=UP,DOWN", help="Varied files, or columns of weights; SIGNAL:NAME (repeatable)."),
+    ] = None,
+    lumi: Annotated[float | None, typer.Option(help="Luminosity of the data in fb⁻¹.")] = None,
+    blind: Annotated[bool, typer.Option("--blind", help="Data in control and validation regions only.")] = False,
+    inject: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SIGNAL:STRENGTH", help="Signal added to data; without data these are drawn."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of toys and pseudo-data.")] = 1,
+    device: options.Device = "auto",
+    json: options.Json = False,
+) -> None:
+    """Search data for an excess over background in regions of the p-value, and set limits on signals.
+
+    Half of the background calibrates the p-values, the other half estimates the background, normalized to data in the
+    control region. OUT receives search.json, tables, workspaces for pyhf and the scores.
+    """
+    from unmask.io.sample import resolve
+    from unmask.searches.search import search as search_scores
+    from unmask.workflow.score import Scoring
+
+    chosen = [_number(text, "--edges") for text in edges.split(",")] if edges else None
+    strengths = dict(_strength(text) for text in inject or [])
+    pairs = dict(_pair(text) for text in variation or [])
+    columns = [one for pair in pairs.values() for one in pair if not _is_file(one)]
+    sources.options = replace(sources.options, keep=(*sources.options.keep, *columns))
+    scoring = Scoring(resolve(model), device=device)
+
+    def scored(name: str, files: list[Path]) -> Scores:
+        of_files = sources.with_files(files)
+        scores = scoring.read(of_files.stream(bar=progress_bar), out / "scores" / f"{name}.parquet", of_files.origin())
+        note_problems(of_files)
+        note(f"{name}: {len(scores):,} events scored")
+        return scores
+
+    of_signal = {_name(path): scored(_name(path), [path]) for path in signal or []}
+    if len(of_signal) < len(signal or []):
+        raise UsageError("two signals have files of the same name; rename one, as limits are given by this name")
+    variations: dict[str, Variation] = {}
+    for name, (up, down) in pairs.items():
+        one, other = (
+            scored(f"{name.replace(':', '-')}-{way}", [Path(text)]) if _is_file(text) else text
+            for way, text in (("up", up), ("down", down))
+        )
+        variations[name] = (one, other)
+    expected, seen = scored("background", background), scored("data", data) if data else None
+    with working("fitting") as progress:
+        result = search_scores(
+            expected,
+            seen,
+            of_signal,
+            edges=chosen,
+            variations=variations,
+            lumi=lumi,
+            blind=blind,
+            inject=strengths,
+            seed=seed,
+            progress=progress,
+        )
+    result.write(out, model=scoring.digest, inputs=[str(path) for path in (*background, *(data or []))])
+    for text in result.notes:
+        note(f"note: {text}")
+    if json:
+        show_json(result.to_json())
+        return
+    show(result.summary() + "\n")
+    tables = result.tables()
+    for table in [tables[0].only(_SHOWN), *tables[1:]]:
+        show(table.terminal() + "\n")
+    show(f"Results: {out}")
+
+
+def _name(path: Path) -> str:
+    return path.name.split(":")[-1].split(".")[0]
+
+
+def _is_file(text: str) -> bool:
+    return "." in text or "/" in text or Path(text).exists()
+
+
+def _number(text: str, option: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"{option}: {text!r} is not a number") from None
+
+
+def _strength(text: str) -> tuple[str, float]:
+    name, colon, strength = text.rpartition(":")
+    if not (name and colon):
+        raise UsageError(f"--inject {text!r}: expected SIGNAL:STRENGTH, such as gluino:0.5")
+    return name, _number(strength, f"--inject {text}")
+
+
+def _pair(text: str) -> tuple[str, tuple[str, str]]:
+    name, equals, values = text.partition("=")
+    pair = values.split(",")
+    if not (name and equals and len(pair) == 2 and all(pair)):
+        raise UsageError(f"--variation {text!r}: expected NAME=UP,DOWN, such as jes=up.root,down.root")
+    return name, (pair[0], pair[1])

@@ -1,0 +1,1 @@
+"""Searches: regions, background estimates, significances and limits."""

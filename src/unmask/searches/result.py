@@ -1,0 +1,236 @@
+"""The result of a search: numbers, their JSON, tables and the line that sums it up."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from unmask.artifacts import Json, atomic_path, provenance
+from unmask.evaluation.table import Cell, Row, Table
+from unmask.scores.intervals import Estimate
+from unmask.searches.estimate import Background, Yields
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Limit:
+    """An upper limit at 95% CL by CLs, observed and expected at -2 to 2 standard deviations.
+
+    ``lumi`` is the luminosity in fb⁻¹ by which limits on events become limits on visible cross sections.
+    """
+
+    observed: float | None
+    expected: list[float]
+    lumi: float | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        """As JSON can hold it; null for a limit that is infinite."""
+        numbers = {"observed": _finite(self.observed), "expected": [_finite(one) for one in self.expected]}
+        if self.lumi is None:
+            return numbers
+        per_fb = {name: _scaled(value, 1 / self.lumi) for name, value in numbers.items()}
+        return numbers | {"visible_cross_section_fb": per_fb}
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and np.isfinite(value) else None
+
+
+def _scaled(value: Json, factor: float) -> Json:
+    if isinstance(value, list):
+        return [_scaled(one, factor) for one in value]
+    return None if value is None else value * factor
+
+
+@dataclass(frozen=True)
+class RegionResult:
+    """Data and expected background in a region; errors are of one standard deviation, the interval of 95%."""
+
+    name: str
+    p_above: float
+    p_up_to: float
+    score_from: float | None
+    score_below: float | None
+    observed: int | None
+    expected: float
+    expected_error: float
+    statistical_error: float
+    systematic_error: float
+    expected_low: float
+    expected_high: float
+    p_value: float | None
+    z: float | None
+    limit: Limit | None = None
+
+    @property
+    def pull(self) -> float | None:
+        """Difference of data and expectation in standard deviations of both; None without data."""
+        if self.observed is None:
+            return None
+        return (self.observed - self.expected) / float(np.sqrt(max(self.expected, 1e-9) + self.expected_error**2))
+
+    def text(self) -> str:
+        """Data and expectation."""
+        value, interval = Estimate(self.expected, self.expected_low, self.expected_high).texts()
+        return f"{'no' if self.observed is None else f'{self.observed:,}'} observed, {value} {interval} expected"
+
+
+@dataclass(frozen=True)
+class SignalResult:
+    """What a search finds of a signal; strengths are multiples of its weights.
+
+    Attributes
+    ----------
+    region_z
+        Median significance in each signal region alone, if the signal is there.
+    expected_z, strength, strength_error
+        Of all regions together, by asymptotic formulae; None where these do not hold.
+    """
+
+    name: str
+    yields: Yields
+    workspace: dict[str, Json]
+    limit: Limit
+    p_value: float | None
+    z: float | None
+    region_z: list[float]
+    expected_z: float | None = None
+    strength: float | None = None
+    strength_error: float | None = None
+
+
+@dataclass(frozen=True)
+class Search:
+    """Regions, significances and limits of a search; ``regions`` begin with control and validation."""
+
+    regions: list[RegionResult]
+    background: Background
+    global_p_value: float | None
+    signals: dict[str, SignalResult]
+    templates: dict[str, Yields]
+    method: str
+    lumi: float | None = None
+    is_blind: bool = False
+    is_pseudo: bool = False
+    injected: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"Search({self.summary()})"
+
+    @property
+    def most_significant(self) -> RegionResult:
+        """The signal region with the smallest p-value, or without data the last."""
+        return min(reversed(self.regions[2:]), key=lambda one: 1.0 if one.p_value is None else one.p_value)
+
+    def summary(self) -> str:
+        """The result in a line."""
+        if self.global_p_value is None:
+            why = "blind" if self.is_blind else "no data"
+            expected = "; ".join(f"{one.name}: {_expected(one)} expected" for one in self.regions[2:])
+            return f"{why}: {expected}"
+        one = self.most_significant
+        where = f" in {one.name}" if len(self.regions) > 3 else ""
+        return (
+            f"{'Pseudo-data' if self.is_pseudo else 'Data'}: {one.text()}{where}, Z = {one.z:.1f}, "
+            f"p = {one.p_value:.2g}; global p = {self.global_p_value:.2g}"
+        )
+
+    def tables(self) -> list[Table]:
+        """Yields by region and, with signals, limits."""
+        names = [*self.signals]
+        rows = []
+        for i, one in enumerate(self.regions):
+            cells: list[Cell] = [
+                f"{one.p_above:g} to {one.p_up_to:g}",
+                "blind" if self.is_blind and i > 1 else "" if one.observed is None else f"{one.observed:,}",
+                Estimate(one.expected, one.expected_low, one.expected_high),
+                f"{one.statistical_error:.2g}",
+                f"{one.systematic_error:.2g}",
+                *(f"{self.signals[name].yields.total[i]:.3g}" for name in names),
+                "" if one.p_value is None else f"{one.p_value:.2g}",
+                "" if one.z is None else f"{one.z:.1f}",
+                "" if one.limit is None else _limit_text(one.limit),
+            ]
+            rows.append(Row(one.name, tuple(cells)))
+        columns = ("p-value", "observed", "expected", "stat.", "syst.", *names, "p", "Z", "limit on events")
+        tables = [Table("Regions, 95% CL", columns, tuple(rows), first="region")]
+        if self.signals:
+            limits = (
+                Row(
+                    name,
+                    (
+                        "" if one.limit.observed is None else f"{one.limit.observed:.3g}",
+                        f"{one.limit.expected[2]:.3g}",
+                        f"[{one.limit.expected[1]:.3g}, {one.limit.expected[3]:.3g}]",
+                        "" if one.z is None else f"{one.z:.1f}",
+                    ),
+                )
+                for name, one in self.signals.items()
+            )
+            titles = ("observed", "expected", "68% of expected", "Z")
+            title = f"Limits on strengths, 95% CL ({self.method})"
+            tables.append(Table(title, titles, tuple(limits), first="signal"))
+        return tables
+
+    def to_json(self) -> dict[str, Json]:
+        """All numbers, as search.json holds them."""
+        regions = []
+        for i, one in enumerate(self.regions):
+            numbers = asdict(one) | {"limit": one.limit.to_json() if one.limit else None, "pull": one.pull}
+            numbers["signals"] = {name: float(signal.yields.total[i]) for name, signal in self.signals.items()}
+            regions.append(numbers)
+        limits = {}
+        for name, found in self.signals.items():
+            limits[name] = found.limit.to_json() | {
+                "method": self.method,
+                "p_value": found.p_value,
+                "z": found.z,
+                "expected_z": found.expected_z,
+                "expected_z_of_regions": dict(zip([one.name for one in self.regions[2:]], found.region_z, strict=True)),
+                "strength": found.strength,
+                "strength_error": found.strength_error,
+            }
+        return {
+            "format_version": FORMAT_VERSION,
+            "summary": self.summary(),
+            "is_blind": self.is_blind,
+            "is_pseudo_data": self.is_pseudo,
+            "injected": self.injected,
+            "lumi_per_fb": self.lumi,
+            "normalization": self.background.normalization,
+            "regions": regions,
+            "global_p_value": self.global_p_value,
+            "limits": limits,
+            "notes": self.notes,
+        }
+
+    def write(self, folder: str | Path, **made_by: Json) -> None:
+        """Write ``search.json``, tables and the workspaces of the signals to a folder."""
+        folder = Path(folder)
+        texts = {
+            "search.json": json.dumps(self.to_json() | {"provenance": provenance(**made_by)}, indent=1) + "\n",
+            "yields.tex": "\n".join(table.latex() for table in self.tables()),
+            "yields.md": "\n".join(table.markdown() for table in self.tables()),
+        }
+        for name, found in self.signals.items():
+            texts[f"workspace-{name}.json"] = json.dumps(found.workspace, indent=1) + "\n"
+        for name, text in texts.items():
+            with atomic_path(folder / name) as path:
+                path.write_text(text, encoding="utf-8")
+
+
+def _expected(one: RegionResult) -> str:
+    return " ".join(Estimate(one.expected, one.expected_low, one.expected_high).texts())
+
+
+def _limit_text(limit: Limit) -> str:
+    observed = "" if limit.observed is None else f"{limit.observed:.3g} "
+    text = f"{observed}({limit.expected[2]:.3g} expected)"
+    if limit.lumi:
+        text += f", {(limit.observed or limit.expected[2]) / limit.lumi:.2g} fb"
+    return text
