@@ -45,6 +45,7 @@ def search(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of toys and pseudo-data.")] = 1,
     device: options.Device = "auto",
+    overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
     """Search data for an excess over background in regions of the p-value, and set limits on signals.
@@ -52,7 +53,9 @@ def search(
     Half of the background calibrates the p-values, the other half estimates the background, normalized to data in the
     control region. OUT receives search.json, tables, workspaces for pyhf and the scores.
     """
+    from unmask.artifacts import atomic_path
     from unmask.io.sample import resolve
+    from unmask.outputs import check_output
     from unmask.searches.search import search as search_scores
     from unmask.workflow.score import Scoring
 
@@ -63,38 +66,47 @@ def search(
     sources.options = replace(sources.options, keep=(*sources.options.keep, *columns))
     scoring = Scoring(resolve(model), device=device)
 
-    def scored(name: str, files: list[Path]) -> Scores:
-        of_files = sources.with_files(files)
-        scores = scoring.read(of_files.stream(bar=progress_bar), out / "scores" / f"{name}.parquet", of_files.origin())
-        note_problems(of_files)
-        note(f"{name}: {len(scores):,} events scored")
-        return scores
-
-    of_signal = {_name(path): scored(_name(path), [path]) for path in signal or []}
-    if len(of_signal) < len(signal or []):
+    if len({_name(path) for path in signal or []}) < len(signal or []):
         raise UsageError("two signals have files of the same name; rename one, as limits are given by this name")
-    variations: dict[str, Variation] = {}
-    for name, (up, down) in pairs.items():
-        one, other = (
-            scored(f"{name.replace(':', '-')}-{way}", [Path(text)]) if _is_file(text) else text
-            for way, text in (("up", up), ("down", down))
-        )
-        variations[name] = (one, other)
-    expected, seen = scored("background", background), scored("data", data) if data else None
-    with working("fitting") as progress:
-        result = search_scores(
-            expected,
-            seen,
-            of_signal,
-            edges=chosen,
-            variations=variations,
-            lumi=lumi,
-            blind=blind,
-            inject=strengths,
-            seed=seed,
-            progress=progress,
-        )
-    result.write(out, model=scoring.digest, inputs=[str(path) for path in (*background, *(data or []))])
+    varied = [Path(one) for pair in pairs.values() for one in pair if _is_file(one)]
+    check_output(
+        out, ["search"], [resolve(model), *background, *(data or []), *(signal or []), *varied], overwrite=overwrite
+    )
+    with atomic_path(out) as scratch:
+        scratch.mkdir()
+
+        def scored(name: str, files: list[Path]) -> Scores:
+            of_files = sources.with_files(files)
+            scores = scoring.read(
+                of_files.stream(bar=progress_bar), scratch / "scores" / f"{name}.parquet", of_files.origin()
+            )
+            note_problems(of_files)
+            note(f"{name}: {len(scores):,} events scored")
+            return scores
+
+        of_signal = {_name(path): scored(f"signal-{_name(path)}", [path]) for path in signal or []}
+        variations: dict[str, Variation] = {}
+        for name, (up, down) in pairs.items():
+            one, other = (
+                scored(f"variation-{name.replace(':', '-')}-{way}", [Path(text)]) if _is_file(text) else text
+                for way, text in (("up", up), ("down", down))
+            )
+            variations[name] = (one, other)
+        expected, seen = scored("background", background), scored("data", data) if data else None
+        with working("fitting") as progress:
+            result = search_scores(
+                expected,
+                seen,
+                of_signal,
+                edges=chosen,
+                variations=variations,
+                lumi=lumi,
+                blind=blind,
+                inject=strengths,
+                seed=seed,
+                progress=progress,
+            )
+        result.write(scratch, model=scoring.digest, inputs=[str(path) for path in (*background, *(data or []))])
     for text in result.notes:
         note(f"note: {text}")
     if json:
