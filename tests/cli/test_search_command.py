@@ -34,8 +34,12 @@ def test_a_search_of_files(files: Path, tmp_path: Path) -> None:
     data = tmp_path / "data.parquet"
     write_events(data, load_sample("gluino").with_label(-1)[2::3])
     code, message = failing(*command, "--data", data)
+    assert code == 2
+    assert "exists; give --overwrite" in message
+    code, message = failing(*command, "--data", data, "--overwrite")
     assert code == 3
     assert "data have weights (1 to 13.3467)" in message
+    assert json.loads((out / "search.json").read_text()) == result
 
 
 @pytest.mark.parametrize(
