@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from unmask import load_sample
 from unmask.detectors.untrained import UntrainedDetector
@@ -35,6 +36,23 @@ def test_p_values_with_weights() -> None:
     n = 4 / 10
     found = p_values(np.array([2.0, 1.0]), score, np.array([-1.0, 3.0]))  # less than nothing at 2 or more
     np.testing.assert_allclose(found, [1, 1 / (1 + n), 1 / (1 + n)])
+
+
+@pytest.mark.parametrize(("share", "shift", "weight"), [(0.02, 2.0, 10.0), (0.05, 1.5, 10.0)])
+def test_heavy_events_in_the_tail_do_not_make_small_p_values_come_too_often(
+    share: float, shift: float, weight: float
+) -> None:
+    """Events of a process whose few events weigh more lie higher than the others: what counts is how few they are."""
+    of_heavy, passed = share * weight / (share * weight + 1 - share), []
+    scores = np.linspace(-3, 9, 2000)
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        is_heavy = rng.random(1000) < share
+        p = p_values(rng.normal(shift * is_heavy), scores, np.where(is_heavy, weight, 1.0))
+        assert (np.diff(p) <= 0).all()
+        at = scores[np.argmax(p <= 0.005)] if p[-1] <= 0.005 else np.inf
+        passed.append(of_heavy * norm.sf(at - shift) + (1 - of_heavy) * norm.sf(at))
+    assert np.mean(passed) <= 0.005
 
 
 def test_between_and_beyond_background_no_two_scores_are_tied() -> None:

@@ -76,7 +76,7 @@ def _p_values(run: Run, events: Sequence[ExplainedEvent]) -> list[str]:
     """In the labeled background of the same scores, as text; empty where there is none."""
     is_background = run.scores.label == BACKGROUND
     weight = run.scores.weight[is_background]
-    if not len(weight) or (weight < 0).any():
+    if weight.sum() <= 0:
         return [""] * len(events)
     survival = Survival.of(run.scores.score[is_background], weight)
     values = survival.p_values(np.array([event.score for event in events]))

@@ -205,11 +205,11 @@ def calibrate(
     if background.weight.sum() <= 0:
         raise BadDataError("the weights of the background events do not add up to a positive number")
     survival = Survival.of(background.score, background.weight)
-    efficiency = survival.n_above / survival.n_effective
-    fits = (1 + survival.n_above) / (1 + survival.n_effective) <= background_efficiency
-    chosen = int(fits.argmax())
+    chosen = int((survival.p_value <= background_efficiency).argmax())
     # Effective number of the events above, which with weights is not their part of the effective number of all.
-    n_above = efficiency[chosen] ** 2 / survival.variance[chosen] if fits.any() else 0.0
+    efficiency, n_above = survival.efficiency[chosen], 0.0
+    if efficiency > 0 and survival.p_value[chosen] <= background_efficiency:
+        n_above = efficiency**2 / survival.variance[chosen]
     if not is_supported(n_above):
         raise BadDataError(
             f"only {n_above:.1f} of {survival.n_effective:,.1f} background events (effective numbers) would be above "
@@ -222,7 +222,7 @@ def calibrate(
         survival,
         threshold=float(threshold),
         target=background_efficiency,
-        measured=Estimate(float(efficiency[chosen]), float(low[0]), float(high[0])),
+        measured=Estimate(float(efficiency), float(low[0]), float(high[0])),
         scored_by=scored_by or ScoredBy(),
         event_key=np.sort(background.event_key),
         observables={name: BackgroundTail.of(values) for name, values in background.observables.items()},

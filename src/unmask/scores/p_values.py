@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from unmask.scores.intervals import clopper_pearson, variance_of_efficiency
+from unmask.scores.intervals import above_each, clopper_pearson, cumulated_variance, variance_of_efficiency
 
 Array = npt.NDArray[np.float64]
 Rule = Literal["average", "and", "or", "product"]
@@ -24,57 +24,60 @@ _PRECISION = 1e-3
 class Survival:
     """Weighted P(score >= s) of background at each of its scores, which makes any score a p-value.
 
-    With negative weights the fraction above a score can fall below that above a higher one; then the larger of the two
-    counts, so that a p-value never grows with the score and is rather too large than too small.
-
     Attributes
     ----------
     score
         Distinct scores (n_values,), rising.
-    n_above
-        Effective number of background events with this score or more (n_values,).
-    variance
-        Sum of their squared weights (n_values,), of weights that add up to 1.
+    p_value, efficiency, unit
+        For events at each score, and for events above all of them (n_values + 1,): the p-value, the fraction of
+        background there, and the weight that one event has there, of weights that add up to 1.
     """
 
     score: Array
-    n_above: Array
-    variance: Array
+    p_value: Array
+    efficiency: Array
+    unit: Array
 
     @classmethod
     def of(cls, background: npt.NDArray[Any], weight: Array | None = None) -> Self:
         """Count background events, of which there is at least one."""
-        weight = np.ones(len(background)) if weight is None else weight
-        value, code = np.unique(background, return_inverse=True)
-        above, square = (np.cumsum(np.bincount(code, weight**power)[::-1])[::-1] for power in (1, 2))
-        total = weight.sum()
-        above = np.clip(np.maximum.accumulate(above[::-1])[::-1], 0, total)
-        above[0] = total  # whatever was rounded on the way
-        return cls(value.astype(np.float64), above * (total / square[0]), square / total**2)
+        value, place = np.unique(background, return_inverse=True)
+        efficiency, unit = above_each(place, np.ones(len(place)) if weight is None else weight, len(value))
+        # An event that was never seen weighs as much as any other, or as those around it if these are heavier.
+        unseen = np.maximum(unit, unit[-1])
+        p_value = np.maximum.accumulate((unseen + efficiency) / (unseen + 1))
+        return cls(value.astype(np.float64), p_value[::-1], efficiency[::-1], unit[::-1])
 
     @property
     def n_effective(self) -> float:
         """Effective number of background events."""
-        return float(self.n_above[0])
+        return float(1 / self.unit[0])
+
+    @property
+    def variance(self) -> Array:
+        """Sum of the squared weights of the events with each score or more (n_values + 1,)."""
+        return cumulated_variance(self.efficiency[::-1], self.unit[::-1])[::-1]
 
     def p_values(self, score: npt.NDArray[Any]) -> Array:
-        """(1 + n) / (1 + N), where n of N background events have this score or more: never zero, valid for any N."""
+        """(u + w) / (u + 1): the weight w of background with this score or more, of 1, and of one more event, u.
+
+        Without weights (1 + n) / (1 + N), where n of N background events have this score or more. Never zero, and valid
+        for any N: at most a fraction p of new background events has a p-value of p or less.
+        """
         distinct, place = np.unique(score, return_inverse=True)  # sorted, they are looked up several times as fast
-        n_above, _ = self._at(distinct)
-        return np.asarray((1 + n_above) / (1 + self.n_above[0]))[place]
+        return self.p_value[self._place(distinct)][place]
 
     def intervals(self, score: npt.NDArray[Any]) -> tuple[Array, Array]:
         """Interval of P(score >= s) of all background: Clopper and Pearson's for events of that variance."""
-        n_above, variance = self._at(score)
-        efficiency = n_above / self.n_above[0]
-        spread = variance_of_efficiency(efficiency, variance, self.variance[0])
+        place, variance = self._place(score), self.variance
+        efficiency = self.efficiency[place]
+        spread = variance_of_efficiency(efficiency, variance[place], variance[0])
         binomial = efficiency * (1 - efficiency)
-        n_events = np.divide(binomial, spread, out=np.full(len(score), 1 / self.variance[0]), where=spread > 0)
+        n_events = np.divide(binomial, spread, out=1 / self.unit[place], where=(spread > 0) & (binomial > 0))
         return clopper_pearson(n_events * efficiency, n_events)
 
-    def _at(self, score: npt.NDArray[Any]) -> tuple[Array, Array]:
-        place = np.searchsorted(self.score, score, side="left")
-        return np.append(self.n_above, 0.0)[place], np.append(self.variance, 0.0)[place]
+    def _place(self, score: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+        return np.searchsorted(self.score, score, side="left")
 
 
 def p_values(background: npt.NDArray[Any], score: npt.NDArray[Any], weight: Array | None = None) -> Array:
