@@ -1,8 +1,8 @@
 """Dark Machines CSV: ``event ID; process ID; event weight; MET; METphi; obj,E,pt,eta,phi; ...``, energies in MeV.
 
-Fast path: a block of lines is cut at the fifth semicolon of each line into a table of event headers and one of
-objects, both of which pyarrow parses as plain CSV. Whatever does not fit goes line by line through ``_parse_line``,
-which finds the faulty line and names the mistake.
+A block of lines is cut at the fifth semicolon of each line into a table of event headers and one of objects, both of
+which pyarrow parses as plain CSV. The lines of a block that does not fit go one by one through ``_check_line``, which
+names the mistakes and writes the others in plain form; then they are parsed as a block.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from unmask.events.columns import Names
 from unmask.events.event_set import OBJECT_COLUMNS
 from unmask.events.objects import SYMBOL_TAGS
 from unmask.io.source import Chunk, Source
-from unmask.io.text import Lines, decode_line, parse_each, parse_number, read_table, stream_lines
+from unmask.io.text import Lines, checked_lines, decode_line, parse_number, read_table, stream_lines
 from unmask.tables import WORDS
 
 #: Header and object have five fields each.
@@ -33,8 +33,8 @@ _BYTES_PER_EVENT = 200
 _MAX_BLOCK_BYTES = 1 << 20
 _MAX_THREADS = 4
 _HEADER_TYPES = [pa.int64(), WORDS, *[pa.float64()] * 3]
-_Header = tuple[int, str, float, float, float]
-_Object = tuple[int, float, float, float, float]
+#: Between the fields of a header; no name of a process holds it.
+_HEADER_SEPARATOR = "\x1f"
 _OBJECT_TYPES = [WORDS, *[pa.float64()] * 4]
 
 
@@ -42,13 +42,14 @@ def stream(source: Source) -> Iterator[Chunk]:
     """Yield the events of a file, a block of lines at a time."""
     block_bytes = min(source.options.chunk_events * _BYTES_PER_EVENT, _MAX_BLOCK_BYTES)
     for lines, parsed in _parse_ahead(stream_lines(source, block_bytes)):
-        good_lines = lines
         if parsed is None:
-            by_line, good_lines = parse_each(lines, _parse_line, source)
-            parsed = _from_lines(by_line, good_lines.row)
+            lines = checked_lines(lines, _check_line, source)
+            parsed = _parse_block(lines)
+        if parsed is None:
+            continue
         if source.options.process:
             parsed = replace(parsed, process_names=Names.constant(source.options.process, len(parsed)))
-        yield Chunk(parsed.in_mev(source.options.unit), "line", good_lines.number)
+        yield Chunk(parsed.in_mev(source.options.unit), "line", lines.number)
 
 
 def _parse_ahead(blocks: Iterator[Lines]) -> Iterator[tuple[Lines, FlatEvents | None]]:
@@ -66,7 +67,7 @@ def _parse_ahead(blocks: Iterator[Lines]) -> Iterator[tuple[Lines, FlatEvents | 
 
 
 def _parse_block(lines: Lines) -> FlatEvents | None:
-    """Parse all lines at once; None if any of them needs a closer look."""
+    """Parse all lines at once; None if any of them needs a closer look, or there are none."""
     if not lines.is_plain:
         return None
     data = np.frombuffer(lines.data, np.uint8)
@@ -83,16 +84,16 @@ def _parse_block(lines: Lines) -> FlatEvents | None:
     header_end = np.where(has_objects, fifth, lines.end)
     n_objects = np.where(has_objects, n_semicolons - N_FIELDS + (data[lines.end - 1] != ord(";")), 0)
 
-    # Fields of headers and of objects become comma-separated lines in a table of their own each.
+    # Headers and objects become lines in a table of their own each.
     as_lines = data.copy()
     as_lines[semicolon] = ord("\n")
     header_semicolons = (first[:, None] + np.arange(N_FIELDS - 1)).ravel()
-    as_lines[semicolon[header_semicolons]] = ord(",")
+    as_lines[semicolon[header_semicolons]] = ord(_HEADER_SEPARATOR)
     # The separator after a header ends its line. Before the first header stands nothing, then they alternate with rest.
     after_header = np.minimum(header_end + 1, len(data))
     bounds = np.concatenate([[0], np.stack([lines.start, after_header], axis=1).ravel(), [len(data)]])
     in_header = np.repeat(np.arange(len(bounds) - 1) % 2 == 1, np.diff(bounds))
-    header = read_table(as_lines[in_header], _HEADER_TYPES)
+    header = read_table(as_lines[in_header], _HEADER_TYPES, separator=_HEADER_SEPARATOR)
     objects = read_table(as_lines[~in_header], _OBJECT_TYPES)
     if header is None or objects is None or len(header) != len(lines) or len(objects) != n_objects.sum():
         return None
@@ -133,25 +134,8 @@ def _processes(names: pa.ChunkedArray) -> Names | None:
     return Names(code_of.code[coded.indices.to_numpy()], code_of.words)
 
 
-def _from_lines(parsed: list[tuple[_Header, list[_Object]]], row: npt.NDArray[np.int64]) -> FlatEvents:
-    """Events of lines that were parsed one by one."""
-    headers = [header for header, _ in parsed]
-    event_id, process, weight, met, met_phi = zip(*headers, strict=True) if headers else [()] * N_FIELDS
-    objects = np.array([one for _, event in parsed for one in event], np.float64).reshape(-1, N_FIELDS)
-    return FlatEvents(
-        row=row,
-        event_id=np.array(event_id, np.int64),
-        process_names=Names.of(process),
-        weight=np.array(weight, np.float64),
-        met_mev=np.array(met, np.float64),
-        met_phi=np.array(met_phi, np.float64),
-        n_objects=np.array([len(event) for _, event in parsed], np.int64),
-        tag=objects[:, 0].astype(np.uint8),
-        **dict(zip(OBJECT_COLUMNS[1:], objects.T[1:], strict=True)),
-    )
-
-
-def _parse_line(line: bytes) -> tuple[_Header, list[_Object]]:
+def _check_line(line: bytes) -> str:
+    """A line as the block parser takes it; raises a ValueError that names a mistake."""
     text = decode_line(line, "Dark Machines CSV, one event per line")
     fields = text.split(";")
     if len(fields) < N_FIELDS:
@@ -163,22 +147,21 @@ def _parse_line(line: bytes) -> tuple[_Header, list[_Object]]:
     if not name:
         raise ValueError("the process ID is empty")
     event_id = _whole(fields[0])
-    weight, met, met_phi = map(parse_number, ("event weight", "MET", "METphi"), fields[2:N_FIELDS])
+    numbers = map(parse_number, ("event weight", "MET", "METphi"), fields[2:N_FIELDS])
+    header = [str(event_id), name, *map(repr, numbers)]
     while len(fields) > N_FIELDS and not fields[-1].strip():
         fields.pop()
-    objects = [_parse_object(field) for field in fields[N_FIELDS:]]
-    return (event_id, name, weight, met, met_phi), objects
+    return ";".join([*header, *map(_check_object, fields[N_FIELDS:])])
 
 
-def _parse_object(field: str) -> _Object:
+def _check_object(field: str) -> str:
     parts = field.split(",")
     if len(parts) != N_FIELDS:
         raise ValueError(f"object {field.strip()!r} has {len(parts)} fields; accepted: obj,E,pt,eta,phi")
     symbol = parts[0].strip()
     if symbol not in SYMBOL_TAGS:
         raise ValueError(f"unknown object symbol {symbol!r}; {nearest(symbol, SYMBOL_TAGS)}")
-    energy, pt, eta, phi = map(parse_number, ("E", "pt", "eta", "phi"), parts[1:])
-    return SYMBOL_TAGS[symbol], energy, pt, eta, phi
+    return ",".join([symbol, *map(repr, map(parse_number, ("E", "pt", "eta", "phi"), parts[1:]))])
 
 
 def _whole(text: str) -> int:

@@ -25,7 +25,7 @@ from unmask.events.columns import Names
 from unmask.events.event_set import OBJECT_COLUMNS
 from unmask.events.objects import KNOWN_TAGS, OBJECTS, PADDING_TAG
 from unmask.io.source import Chunk, Source
-from unmask.io.text import Lines, decode_line, parse_each, parse_number, read_table, stream_lines
+from unmask.io.text import Lines, checked_lines, decode_line, parse_number, read_table, stream_lines
 
 HDF5_MAGIC = b"\x89HDF"
 ZIP_MAGIC = b"PK\x03\x04"
@@ -153,13 +153,12 @@ def _stream_csv(source: Source) -> Iterator[Chunk]:
             if _is_header(first_line, separator):
                 n_header_lines = 1
                 lines = lines.keep(lines.row > 0)
-        if not len(lines):
-            continue
-        values, good_lines = _parse_block(lines, separator), lines
+        values = _parse_block(lines, separator)
         if values is None:
-            rows, good_lines = parse_each(lines, partial(_parse_line, separator=separator), source)
-            values = np.array(rows, np.float64).reshape(-1, N_COLUMNS)
-        yield _to_chunk(values, good_lines.row - n_header_lines, "line", good_lines.number, None, source)
+            lines = checked_lines(lines, partial(_check_line, separator=separator), source)
+            values = _parse_block(lines, separator)
+        if values is not None:
+            yield _to_chunk(values, lines.row - n_header_lines, "line", lines.number, None, source)
 
 
 def _is_header(line: bytes, separator: str) -> bool:
@@ -177,8 +176,8 @@ def _is_number(text: str) -> bool:
 
 
 def _parse_block(lines: Lines, separator: str) -> npt.NDArray[np.float64] | None:
-    """Parse all lines at once; None if any of them needs a closer look."""
-    if not lines.is_plain:
+    """Parse all lines at once; None if any of them needs a closer look, or there are none."""
+    if not len(lines) or not lines.is_plain:
         return None
     data = np.frombuffer(lines.data, np.uint8)[lines.start[0] : lines.end[-1]]
     table = read_table(data, [pa.float64()] * N_COLUMNS, separator=separator, empty_is_nan=True)
@@ -187,14 +186,14 @@ def _parse_block(lines: Lines, separator: str) -> npt.NDArray[np.float64] | None
     return np.stack([column.to_numpy() for column in table.columns], axis=1)
 
 
-def _parse_line(line: bytes, separator: str) -> list[float]:
+def _check_line(line: bytes, separator: str) -> str:
+    """A line as the block parser takes it; raises a ValueError that names a mistake."""
     fields = decode_line(line, _ACCEPTED).split(separator)
     if len(fields) != N_COLUMNS:
         raise ValueError(f"{len(fields)} fields separated by {separator!r}; accepted: {_ACCEPTED}")
     # An empty field may stand in an empty slot; elsewhere the checks refuse what it becomes.
-    return [
-        parse_number(name, field) if field.strip() else np.nan for name, field in zip(COLUMN_NAMES, fields, strict=True)
-    ]
+    pairs = zip(COLUMN_NAMES, fields, strict=True)
+    return separator.join(repr(parse_number(name, field)) if field.strip() else "" for name, field in pairs)
 
 
 def _to_chunk(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +12,6 @@ import pyarrow as pa
 import pyarrow.csv
 
 from unmask.io.source import Source, read_blocks
-
-Parsed = TypeVar("Parsed")
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 #: What pyarrow reads in a way of its own: a lone carriage return as a new line, a byte order mark before any
@@ -33,6 +30,8 @@ class Lines:
     row: npt.NDArray[np.int64]
     number: npt.NDArray[np.int64]
     n_line_ends: int
+    #: Whether they are known to hold nothing that ``float`` would refuse and pyarrow would not.
+    is_checked: bool = False
 
     @classmethod
     def of(cls, block: bytes, first_row: int, first_line: int) -> Lines:
@@ -61,7 +60,7 @@ class Lines:
     def is_plain(self) -> bool:
         """Whether pyarrow reads nothing in these lines that ``float`` would refuse."""
         # Single bytes are searched much faster, and mostly none is there.
-        return not any(mark in self.data and extra in self.data for mark, extra in _PYARROW_EXTRAS)
+        return self.is_checked or not any(mark in self.data and extra in self.data for mark, extra in _PYARROW_EXTRAS)
 
     def keep(self, is_kept: npt.NDArray[np.bool_]) -> Lines:
         start, end, row, number = (column[is_kept] for column in (self.start, self.end, self.row, self.number))
@@ -105,17 +104,21 @@ def read_table(
         return None
 
 
-def parse_each(lines: Lines, parse_line: Callable[[bytes], Parsed], source: Source) -> tuple[list[Parsed], Lines]:
-    """Parse what could not be parsed as a block, line by line; bad lines raise or are skipped and counted."""
-    parsed: list[Parsed] = []
+def checked_lines(lines: Lines, check_line: Callable[[bytes], str], source: Source) -> Lines:
+    """Write lines that could not be parsed as a block again, in plain form; bad ones raise or are left out and counted.
+
+    ``check_line`` gives the plain form of a line, or raises a ValueError that names the mistake.
+    """
+    plain: list[bytes] = []
     is_good = np.ones(len(lines), np.bool_)
     for i, line in enumerate(lines):
         try:
-            parsed.append(parse_line(line))
+            plain.append(check_line(line).encode())
         except ValueError as error:
             source.bad.add("malformed line", source.error(str(error), f"line {lines.number[i]}"))
             is_good[i] = False
-    return parsed, lines.keep(is_good)
+    again = Lines.of(b"\n".join(plain), 0, 0)
+    return replace(again, row=lines.row[is_good], number=lines.number[is_good], is_checked=True)
 
 
 def decode_line(line: bytes, accepted: str) -> str:
