@@ -106,3 +106,32 @@ def test_folders_of_earlier_versions_say_what_they_are_and_what_to_do(tmp_path: 
     manifest.write_text(manifest.read_text().replace(f'"format_version": {FORMAT_VERSION}', '"format_version": 1'))
     with pytest.raises(ArtifactError, match=r"holds a likelihood-ratio of format version 1; .* Train it again"):
         load(folder)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"padding": "drop"}, "padding is 'drop'; choose from predict, ignore"),
+        ({"position": "rotory"}, "position is 'rotory'; did you mean 'rotary'"),
+        ({"score": "meen"}, "score is 'meen'; did you mean 'mean'"),
+        ({"n_layers": 0, "dropout": 1.0}, "n_layers is 0; .*; dropout is 1.0; expected from 0 to below 1"),
+        ({"hidden": True}, "hidden is True; expected a whole number"),
+        ({"training": 3}, "training is 3"),
+    ],
+)
+def test_what_does_not_fit_its_annotation_is_named(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        MaskedTokenDetector(LookupTableTokenizer(), **settings).check()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"backbone": "part-SN"}, "backbone is 'part-SN'; did you mean 'part-sm'"),
+        ({"size": "lite"}, "size is 'lite'; did you mean 'light'"),
+        ({"seed": "one"}, "seed is 'one'; expected a whole number or nothing"),
+    ],
+)
+def test_unknown_networks_are_named(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        ContrastDetector(**settings).check()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
@@ -18,6 +17,7 @@ from unmask.artifacts import Artifact, Json, load_artifact, provenance, save_art
 from unmask.errors import ArtifactError, NotFittedError, UsageError, nearest
 from unmask.events.event_set import SIGNAL, EventSet
 from unmask.events.schema import EventSchema
+from unmask.parameters import arguments_of, mistakes_in
 
 #: Kind -> module and class, imported when needed.
 TOKENIZERS = {
@@ -121,8 +121,10 @@ class Fitted(ABC):
         values = self.get_params(deep=False)
         return {name: _json(value) for name, value in values.items() if name not in (*self.parts, *self.shorthands)}
 
-    def check(self) -> None:  # noqa: B027 (some accept any argument)
+    def check(self) -> None:
         """Raise UsageError if arguments of the constructor cannot be used."""
+        if mistakes := mistakes_in(type(self), self.get_params(deep=False)):
+            raise UsageError("; ".join(mistakes))
 
     def check_fitted(self) -> None:
         """Raise NotFittedError before ``fit`` or ``load``."""
@@ -225,11 +227,11 @@ def load(folder: str | Path, kinds: Collection[str] = KINDS) -> Any:
     if artifact.kind not in kinds:
         raise ArtifactError(f"holds a {artifact.kind}; expected {', '.join(kinds)}", path=folder)
     chosen = class_of(artifact.kind)
-    defaults = {name: each.default for name, each in inspect.signature(chosen).parameters.items()}
-    arguments = {part: load(Path(folder) / part) for part in chosen.parts}
+    parts = {part: load(Path(folder) / part) for part in chosen.parts}
     try:
-        for name, value in artifact.settings.items():
-            arguments[name] = type(defaults[name])(**value) if is_dataclass(defaults.get(name)) else value
+        arguments, mistakes = arguments_of(chosen, artifact.settings | parts)
+        if mistakes:
+            raise ValueError("; ".join(mistakes))
         made = chosen(**arguments)
         made.check()
         made.restore(artifact.arrays, artifact.provenance)
@@ -239,16 +241,6 @@ def load(folder: str | Path, kinds: Collection[str] = KINDS) -> Any:
         text = " ".join(str(error).split())
         raise ArtifactError(f"does not hold a whole {artifact.kind} ({text}); fit it again", path=folder) from None
     return made
-
-
-def too_small(owner: object, minimum: Mapping[str, float], above: Collection[str] = ()) -> list[str]:
-    """Say which attributes are not finite numbers of at least their minimum, or ``above`` it."""
-    mistakes = []
-    for name, least in minimum.items():
-        value, is_above = getattr(owner, name), name in above
-        if not least <= value < math.inf or (is_above and value == least):
-            mistakes.append(f"{name} is {value}; expected {f'more than {least}' if is_above else f'{least} or more'}")
-    return mistakes
 
 
 def check_background(events: EventSet) -> None:

@@ -215,9 +215,9 @@ def test_list_names_presets_tokenizers_and_detectors() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (("training.gradient_clip=0",), "gradient_clip is 0.0; expected more than 0"),
+        (("training.gradient_clip=0",), "gradient_clip is 0; expected more than 0"),
         (("training.max_epochs=0",), "max_epochs is 0"),
-        (("training.learning_rate=nan",), "learning_rate is nan; expected 0 or more"),
+        (("training.learning_rate=nan",), "learning_rate is nan; expected a number"),
         (("dropout=2",), "dropout is 2"),
         (("training=5",), "training is a group"),
         (("tokenizer.training=5",), "training is a group; expected tokenizer.training.SETTING"),

@@ -1,17 +1,19 @@
 """Networks that read whole events: what they must not depend on, and what they must."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
 
 from unmask import load_sample
-from unmask.errors import UsageError
 from unmask.events.objects import MET_TYPE
 from unmask.kinematics import wrap_phi
-from unmask.networks.event_network import BACKBONES, PHI, BackboneName, EventNetwork, SetNetwork, make_event_network
+from unmask.networks.event_network import PHI, BackboneName, EventNetwork, SetNetwork, make_event_network
 from unmask.networks.event_tensors import EventTensors, couplings_of_types, event_tensors
 from unmask.networks.particle_transformer import Coupling
 
+BACKBONES: tuple[BackboneName, ...] = get_args(BackboneName)
 SETS = [name for name in BACKBONES if name != "mlp"]
 
 
@@ -123,14 +125,3 @@ def test_the_couplings_of_the_standard_model() -> None:
     assert couplings[photon, photon] == Coupling.NONE
     assert (couplings[met] == Coupling.NONE).all()
     assert (couplings[0] == Coupling.NONE).all()
-
-
-def test_unknown_names_are_usage_errors() -> None:
-    for wrong, message in (
-        ({"backbone": "part-SN"}, "did you mean 'part-sm'"),
-        ({"size": "lite"}, "did you mean 'light'"),
-        ({"dropout": 1.0}, "dropout is 1.0"),
-    ):
-        settings = {"backbone": "mlp", "size": "tiny"} | wrong
-        with pytest.raises(UsageError, match=message):
-            make_event_network(**settings, n_out=1)  # type: ignore[arg-type]

@@ -67,7 +67,6 @@ def test_convolution_reaches_the_next_neighbours_only():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"position": "rotory"}, "did you mean 'rotary'"),
         ({"position": "rotary", "hidden": 20, "n_heads": 4}, "pairs"),
         ({"position": "sinusoidal", "hidden": 5, "n_heads": 5}, "pairs"),
     ],

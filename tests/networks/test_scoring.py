@@ -6,8 +6,7 @@ import pytest
 import torch
 from benchmarks.masked_token_scoring import reference_token_losses
 
-from unmask.errors import UsageError
-from unmask.networks.masked_token import PADDINGS, MaskedTokenTransformer
+from unmask.networks.masked_token import MaskedTokenTransformer
 from unmask.networks.masked_token_scoring import (
     reduced_losses,
     token_losses,
@@ -46,7 +45,7 @@ def make_network(*, n_steps: int = 20, **options) -> MaskedTokenTransformer:
 
 
 @pytest.mark.parametrize("n_layers", [1, 2, 3])
-@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("padding", ["predict", "ignore"])
 @pytest.mark.parametrize("position", POSITIONS)
 def test_losses_equal_the_plain_way(position, padding, n_layers):
     tokens = make_tokens()
@@ -78,7 +77,7 @@ def test_losses_equal_the_plain_way_when_the_rows_have_a_large_mean():
     assert (losses - token_losses(make_network(), tokens)).abs().max() < 1e-3
 
 
-@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("padding", ["predict", "ignore"])
 @pytest.mark.parametrize("position", ["none", "learned"])
 def test_losses_do_not_depend_on_batching_order_or_integer_type(position, padding):
     network, tokens = make_network(position=position, padding=padding), make_tokens()
@@ -107,7 +106,7 @@ def test_ignored_padding_has_no_loss():
     assert torch.equal(losses == 0, tokens == 0)
 
 
-@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("padding", ["predict", "ignore"])
 def test_probabilities_give_the_losses(padding):
     network, tokens = make_network(padding=padding), make_tokens()
     probabilities = token_probabilities(network, tokens)
@@ -136,8 +135,3 @@ def test_reduced_losses(padding, how, expected):
     is_real = torch.tensor([[True, True, False, False], [False] * 4])
     is_counted = torch.tensor([[True] * 4, [False] * 4]) if padding == "predict" else is_real
     assert reduced_losses(losses, is_counted, is_real, how).tolist() == [expected, 0.0]
-
-
-def test_unknown_event_score_is_named():
-    with pytest.raises(UsageError, match="did you mean 'mean'"):
-        reduced_losses(torch.zeros(1, 2), torch.ones(1, 2) > 0, torch.ones(1, 2) > 0, reduction="meen")  # type: ignore[arg-type]

@@ -257,7 +257,7 @@ def test_bins_table() -> None:
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"n_bins": 1}, "n_bins is 1; expected a whole number, 2 or more"),
+        ({"n_bins": 1}, "n_bins is 1; expected 2 or more"),
         ({"n_bins": 4.0}, "n_bins is 4.0"),
         ({"n_bins": 10_000}, "more than a token can count"),
         ({"edges": "quantiles"}, "unknown edges 'quantiles'; did you mean 'quantile'"),
@@ -271,7 +271,7 @@ def test_bins_table() -> None:
         ({"edges": {**EDGES, "abs_eta": [1, 2, 1e99]}}, "edges of abs_eta are 1, 2, inf"),
         ({"edges": {**EDGES, "abs_eta": ["a", "b", "c"]}}, "expected numbers"),
         ({"edges": {**EDGES, "pt_mev": [10.75, 11.33, 12]}}, "begin at 10.75; give them in MeV"),
-        ({"features": ("type", "ptt")}, "unknown feature 'ptt'; did you mean 'pt'"),
+        ({"features": ("type", "ptt")}, "expected some of type, charge, pt, eta, phi"),
         ({"features": "pt"}, "features is 'pt'; expected some of type, charge, pt, eta, phi"),
         ({"features": ()}, "features is"),
     ],

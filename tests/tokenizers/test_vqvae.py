@@ -193,10 +193,10 @@ def test_other_arrays_are_not_decoded(fitted: VQVAETokenizer, tokens: np.ndarray
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"n_codes": 1}, "n_codes is 1; expected a whole number, 2 or more"),
+        ({"n_codes": 1}, "n_codes is 1; expected 2 or more"),
         ({"latent": 2.5}, "latent is 2.5"),
         ({"hidden": 10, "n_heads": 4}, "hidden width of 10 is no multiple of 4 heads"),
-        ({"beta": -0.1}, "beta is -0.1; expected a number, 0 or more"),
+        ({"beta": -0.1}, "beta is -0.1; expected 0 or more"),
         ({"gamma": float("nan")}, "gamma is nan"),
     ],
 )

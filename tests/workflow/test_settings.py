@@ -94,7 +94,7 @@ def test_all_mistakes_are_listed_together() -> None:
         preset.with_changes({"drpout": 1, "hidden": "x", "training": {"sed": 1}}, {}).new_detector()
     message = str(caught.value)
     assert "did you mean 'dropout'?" in message
-    assert "hidden: " in message
+    assert "hidden is 'x'; expected a whole number" in message
     assert "training.sed: unknown setting; did you mean 'seed'?" in message
 
 

@@ -22,10 +22,10 @@ from unmask.detectors.momenta import (
 )
 from unmask.errors import UsageError
 from unmask.events.objects import IS_B_JET, IS_JET, LEPTON_TAGS, MAX_ENERGY_MEV, MET_TYPE, TAGS, by_tag
-from unmask.fitted import too_small
 from unmask.kinematics import delta_r, log_cosh, wrap_phi
 from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI
 from unmask.networks.event_tensors import EventTensors
+from unmask.parameters import Count, NotNegative, mistakes_in
 
 #: Objects of each type that lend their eta and E / |p| to new ones.
 _N_KNOWN = 1 << 14
@@ -80,9 +80,9 @@ class Alterations:
 
     fewer_jets: float = 0.2
     decays: float = 0.15
-    scale: float = 0.8
-    max_retagged: int = 3
-    max_added: int = 8
+    scale: NotNegative = 0.8
+    max_retagged: Count = 3
+    max_added: Count = 8
     added_pt_gev: Range = (20.0, 600.0)
     invisible_pt_gev: Range = (30.0, 800.0)
     decaying_pt_gev: Range = (30.0, 1500.0)
@@ -93,7 +93,7 @@ class Alterations:
             for name in ("fewer_jets", "decays")
             if not (getattr(self, name) >= 0 and self.fewer_jets + self.decays <= 1)
         ]
-        mistakes += too_small(self, {"scale": 0, "max_retagged": 1, "max_added": 1})
+        mistakes += mistakes_in(type(self), vars(self))
         for field in fields(self):
             if field.name.endswith("_gev"):
                 low, high = getattr(self, field.name)

@@ -15,12 +15,11 @@ from unmask.detectors.copies import CopiesTask, in_order
 from unmask.detectors.event_detector import EventDetector, as_numbers
 from unmask.detectors.momenta import boost_transverse, transverse
 from unmask.detectors.observable_tail import ObservableTail
-from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
-from unmask.fitted import too_small
 from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI, BackboneName, EventNetwork
 from unmask.networks.event_tensors import EventTensors, event_tensors
 from unmask.networks.particle_transformer import SizeName
+from unmask.parameters import NotNegative
 from unmask.scores.explanations import Explanation, Term
 from unmask.scores.p_values import BackgroundTail
 from unmask.training import Task, TrainingSettings, derive_seed
@@ -64,12 +63,8 @@ class ContrastDetector(EventDetector):
     backbone: BackboneName = "part-pairs"
     size: SizeName = "small"
     alterations: Alterations = Alterations()
-    tail_weight: float = 0.5
+    tail_weight: NotNegative = 0.5
     training: TrainingSettings = TRAINING
-
-    def check(self) -> None:
-        if mistakes := too_small(self, {"tail_weight": 0}):
-            raise UsageError(mistakes[0])
 
     def new_task(self, network: EventNetwork, train: EventTensors, validation: EventTensors, **options: Any) -> Task:
         return CopiesTask(network, train, validation, AlteredCopies(self.alterations, train), **options)

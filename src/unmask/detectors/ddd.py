@@ -12,10 +12,10 @@ from unmask.detectors.copies import CopiesTask, CopyGenerator, in_order, random_
 from unmask.detectors.event_detector import EventDetector
 from unmask.detectors.momenta import log_mass_factor, reflected_in, reflected_up
 from unmask.errors import UsageError
-from unmask.fitted import too_small
 from unmask.kinematics import log_cosh, wrap_phi
 from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI, BackboneName, EventNetwork
 from unmask.networks.event_tensors import EventTensors
+from unmask.parameters import Dropout, Fraction, NotNegative
 from unmask.training import Task, TrainingSettings
 
 TRAINING = TrainingSettings(learning_rate=5e-4, schedule="plateau", gradient_clip=1.0)
@@ -46,22 +46,18 @@ class DDDDetector(EventDetector):
     kind = "ddd"
 
     backbone: BackboneName = "part-sm"
-    dropout: float = 0.1
-    smear: float = 0.3
-    add: float = 0.3
-    remove: float = 0.2
-    retag: float = 0.2
+    dropout: Dropout = 0.1
+    smear: NotNegative = 0.3
+    add: Fraction = 0.3
+    remove: Fraction = 0.2
+    retag: Fraction = 0.2
     recoil: bool = True
     training: TrainingSettings = TRAINING
 
     def check(self) -> None:
-        probabilities = {"add": self.add, "remove": self.remove, "retag": self.retag}
-        mistakes = too_small(self, {"smear": 0})
-        mistakes += [f"{name} is {p}; expected from 0 to 1" for name, p in probabilities.items() if not 0 <= p <= 1]
-        if not (mistakes or self.smear or any(probabilities.values())):
-            mistakes.append("no distortion is left: all strengths are 0")
-        if mistakes:
-            raise UsageError("; ".join(mistakes))
+        super().check()
+        if not (self.smear or self.add or self.remove or self.retag):
+            raise UsageError("no distortion is left: all strengths are 0")
 
     def new_task(self, network: EventNetwork, train: EventTensors, validation: EventTensors, **options: Any) -> Task:
         return CopiesTask(network, train, validation, Distorter(self, train), **options)

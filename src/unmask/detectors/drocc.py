@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from unmask.detectors.event_detector import EventDetector
-from unmask.errors import TrainingError, UsageError
+from unmask.errors import TrainingError
 from unmask.events.event_set import EventSet
-from unmask.fitted import too_small
 from unmask.networks.event_network import BackboneName, EventNetwork
 from unmask.networks.event_tensors import EventTensors
+from unmask.parameters import Positive, at_least
 from unmask.training import Task, TrainingSettings
 
 #: Nothing was learned if the loss stays above this part of the best loss of a constant score.
@@ -53,17 +53,12 @@ class DROCCDetector(EventDetector):
     kind = "drocc"
 
     backbone: BackboneName = "part-sm"
-    radius: float = 1.0
-    gamma: float = 2.0
-    n_ascent_steps: int = 5
-    ascent_step: float = 0.3
-    negative_weight: float = 1.0
+    radius: Positive = 1.0
+    gamma: Annotated[float, at_least(1)] = 2.0
+    n_ascent_steps: Annotated[int, at_least(0)] = 5
+    ascent_step: Positive = 0.3
+    negative_weight: Positive = 1.0
     training: TrainingSettings = TRAINING
-
-    def check(self) -> None:
-        minimum = {"radius": 0, "gamma": 1, "n_ascent_steps": 0, "ascent_step": 0, "negative_weight": 0}
-        if mistakes := too_small(self, minimum, above=["radius", "ascent_step", "negative_weight"]):
-            raise UsageError("; ".join(mistakes))
 
     def new_task(self, network: EventNetwork, train: EventTensors, validation: EventTensors, **options: Any) -> Task:
         return DROCCTask(self, network, train, validation, **options)

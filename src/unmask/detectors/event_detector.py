@@ -16,6 +16,7 @@ from unmask.events.event_set import EventSet
 from unmask.networks.event_network import BackboneName, EventNetwork, make_event_network
 from unmask.networks.event_tensors import EventTensors, event_tensors
 from unmask.networks.particle_transformer import SizeName
+from unmask.parameters import Dropout
 from unmask.training import Task, Trained, TrainingSettings, pick_device
 
 #: Events that pass through a network at a time: pair features are 171 rows for each.
@@ -42,7 +43,7 @@ class EventDetector(Trained[EventNetwork], Detector):
 
     backbone: BackboneName
     size: SizeName = "light"
-    dropout: float = 0.0
+    dropout: Dropout = 0.0
     training: TrainingSettings
     seed: int | None = None
 

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from unmask.detectors.base import Detector, ScoresAndLosses
-from unmask.errors import UsageError, nearest
 from unmask.events.event_set import EventSet
 from unmask.events.objects import OBJECTS
 from unmask.networks.masked_token import MaskedTokenTransformer, Padding
@@ -24,6 +23,7 @@ from unmask.networks.masked_token_scoring import (
     token_probabilities,
 )
 from unmask.networks.transformer import PositionName
+from unmask.parameters import Depth, Dropout, Width
 from unmask.scores.explanations import Explanation, Guess, Term, TokenExplanation
 from unmask.tokenizers import PAD_ID, Tokenizer, TokenSet
 from unmask.training import Task, Trained, TrainingSettings, batches, pick_device
@@ -61,11 +61,11 @@ class MaskedTokenDetector(Trained[MaskedTokenTransformer], Detector):
 
     tokenizer: Tokenizer
     _: KW_ONLY
-    hidden: int = 64
-    n_layers: int = 2
-    n_heads: int = 4
-    ffn_expansion: int = 1
-    dropout: float = 0.05
+    hidden: Width = 64
+    n_layers: Depth = 2
+    n_heads: Depth = 4
+    ffn_expansion: Depth = 1
+    dropout: Dropout = 0.05
     position: PositionName = "none"
     padding: Padding = "predict"
     score: Reduction = "mean"
@@ -73,8 +73,7 @@ class MaskedTokenDetector(Trained[MaskedTokenTransformer], Detector):
     seed: int | None = None
 
     def check(self) -> None:
-        if self.score not in REDUCTIONS:
-            raise UsageError(f"score {self.score!r}: {nearest(self.score, REDUCTIONS)}")
+        super().check()
         self.tokenizer.check()
 
     def new_network(self) -> MaskedTokenTransformer:

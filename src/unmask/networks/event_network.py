@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from unmask.errors import UsageError, nearest
 from unmask.events.objects import MET_TYPE
 from unmask.events.schema import EventSchema
 from unmask.kinematics import wrap_phi
@@ -27,7 +26,6 @@ from unmask.networks.particle_transformer import (
 from unmask.networks.transformer import TransformerLayer
 
 BackboneName = Literal["part-noint", "part-pairs", "part-sm", "transformer", "mlp"]
-BACKBONES: tuple[BackboneName, ...] = get_args(BackboneName)
 
 #: log E, log pT, eta, phi of a position.
 N_KINEMATICS = 4
@@ -240,12 +238,6 @@ def make_event_network(
         False for a network without learned constants (no biases of layers and norms, no class token), whose output is
         not bounded and grows with the number of objects, which a mean over them would hide.
     """
-    if backbone not in BACKBONES:
-        raise UsageError(f"backbone {backbone!r}: {nearest(backbone, BACKBONES)}")
-    if size not in SIZES:
-        raise UsageError(f"size {size!r}: {nearest(size, SIZES)}")
-    if not 0 <= dropout < 1:
-        raise UsageError(f"dropout is {dropout}; expected from 0 to below 1")
     if backbone == "mlp":
         return FlatNetwork(SIZES[size], n_out, schema, dropout, biases)
     return SetNetwork(backbone, SIZES[size], n_out, schema, dropout, biases)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unmask.errors import UsageError, nearest
-from unmask.networks.transformer import PositionName, Rotation, TransformerLayer, check_sizes, make_positional_encoding
+from unmask.errors import UsageError
+from unmask.networks.transformer import PositionName, Rotation, TransformerLayer, make_positional_encoding
 
 Padding = Literal["predict", "ignore"]
-PADDINGS: tuple[Padding, ...] = get_args(Padding)
 PADDING_ID = 0
 
 
@@ -53,14 +52,8 @@ class MaskedTokenTransformer(nn.Module):
         padding: Padding = "predict",
     ) -> None:
         super().__init__()
-        widths = {"n_codes": n_codes, "sequence_length": sequence_length, "hidden": hidden}
-        check_sizes(widths, n_layers=n_layers, n_heads=n_heads, ffn_expansion=ffn_expansion)
-        if not 0 <= dropout < 1:
-            raise UsageError(f"dropout is {dropout}; expected from 0 to below 1")
         if hidden % n_heads:
             raise UsageError(f"hidden size {hidden} cannot be shared equally by {n_heads} heads")
-        if padding not in PADDINGS:
-            raise UsageError(f"padding {padding!r}: {nearest(padding, PADDINGS)}")
         self.n_codes = n_codes
         self.position: PositionName = position
         self.padding: Padding = padding

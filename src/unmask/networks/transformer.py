@@ -14,14 +14,13 @@ position                  effect
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unmask.errors import UsageError, nearest
+from unmask.errors import UsageError
 
 PositionName = Literal["none", "sinusoidal", "learned", "rotary", "convolutional"]
 POSITIONS: tuple[PositionName, ...] = get_args(PositionName)
@@ -108,20 +107,10 @@ def rotate(vectors: Tensor, rotation: Rotation) -> Tensor:
     return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
 
 
-def check_sizes(widths: Mapping[str, int], **numbers: int) -> None:
-    """Refuse sizes of a network that no computer holds, and numbers of layers that take minutes to build."""
-    for sizes, most in ((widths, 1 << 20), (numbers, 1000)):
-        for name, size in sizes.items():
-            if not 1 <= size <= most:
-                raise UsageError(f"{name} is {size}; expected from 1 to {most:,}")
-
-
 def make_positional_encoding(
     name: PositionName, *, sequence_length: int, hidden: int, head_size: int
 ) -> PositionalEncoding:
     """Make the encoding called ``name``; raises UsageError if the sizes do not split into pairs of components."""
-    if name not in POSITIONS:
-        raise UsageError(f"position encoding {name!r}: {nearest(name, POSITIONS)}")
     if name == "rotary" and head_size % 2:
         raise UsageError(f"rotary encoding turns pairs of components, but each head has {head_size}")
     if name == "sinusoidal" and hidden % 2:

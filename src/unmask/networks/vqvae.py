@@ -8,8 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from unmask.networks.transformer import check_sizes
-
 #: Weight of the newest batch in the running usage of the codes: a memory of some thirty batches.
 USAGE_RATE = 0.03
 #: A code whose fraction of the positions falls below this part of the even fraction 1/K is moved.
@@ -201,7 +199,6 @@ class NormFormerVQVAE(nn.Module):
         gamma: float,
     ) -> None:
         super().__init__()
-        check_sizes({"n_codes": n_codes, "latent": latent, "hidden": hidden}, n_heads=n_heads, n_blocks=n_blocks)
         self.alpha, self.beta, self.gamma = alpha, beta, gamma
         self.encoder = NormFormer(n_features, latent, hidden=hidden, n_heads=n_heads, n_blocks=n_blocks)
         self.quantizer = VectorQuantizer(n_codes, latent)

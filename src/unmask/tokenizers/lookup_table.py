@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from unmask.errors import UsageError, nearest
 from unmask.events.event_set import EventSet
 from unmask.events.objects import MIN_PT_MEV, TAG_LIMIT, ObjectType
 from unmask.kinematics import wrap_phi
+from unmask.parameters import at_least
 from unmask.tokenizers.base import Tokenizer
 from unmask.tokenizers.bins import (
     PUBLISHED_EDGES,
@@ -78,7 +79,7 @@ class LookupTableTokenizer(Tokenizer):
 
     kind = "lookup-table"
 
-    n_bins: int = 4
+    n_bins: Annotated[int, at_least(2)] = 4
     _: KW_ONLY
     edges: str | Mapping[str, Sequence[float]] = "quantile"
     features: Sequence[Feature] = FEATURES
@@ -105,13 +106,9 @@ class LookupTableTokenizer(Tokenizer):
         return {self.schema_.max_objects + i: names[column] for i, column in enumerate(self._event_columns)}
 
     def check(self) -> None:
-        if isinstance(self.n_bins, bool) or not isinstance(self.n_bins, int) or self.n_bins < 2:
-            raise UsageError(f"n_bins is {self.n_bins!r}; expected a whole number, 2 or more")
-        if isinstance(self.features, str) or not self.features:
+        super().check()
+        if not self.features:
             raise UsageError(f"features is {self.features!r}; expected some of {', '.join(FEATURES)}")
-        for feature in self.features:
-            if feature not in FEATURES:
-                raise UsageError(f"unknown feature {feature!r}; {nearest(str(feature), FEATURES)}")
         if self.n_codes > np.iinfo(np.int32).max:
             raise UsageError(f"{self.n_bins} bins make {self.n_codes:,} codes, more than a token can count; use fewer")
         self._given_edges()

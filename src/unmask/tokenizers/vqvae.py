@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
 from unmask.networks.event_tensors import N_FEATURES, FeatureScale, Kinematics, kinematics_of, types_of
 from unmask.networks.vqvae import NormFormerVQVAE
+from unmask.parameters import Depth, NotNegative, Width, at_least
 from unmask.tokenizers.base import Tokenizer
 from unmask.tokenizers.token_set import PAD_ID, TokenSet
 from unmask.tokenizers.vqvae_training import CodeStatistics, VQVAETask, reconstruction_report
@@ -60,18 +61,16 @@ class VQVAETokenizer(Trained[NormFormerVQVAE], Tokenizer):
 
     kind = "vqvae"
     stream = "network"
-    _sizes: ClassVar[dict[str, int]] = {"n_codes": 2, "latent": 2, "hidden": 1, "n_heads": 1, "n_blocks": 1}
-    _weights: ClassVar[tuple[str, ...]] = ("alpha", "beta", "gamma")
 
-    n_codes: int = 512
+    n_codes: Annotated[Width, at_least(2)] = 512
     _: KW_ONLY
-    latent: int = 10
-    hidden: int = 64
-    n_heads: int = 2
-    n_blocks: int = 2
-    alpha: float = 0.4
-    beta: float = 0.1
-    gamma: float = 0.25
+    latent: Annotated[Width, at_least(2)] = 10
+    hidden: Width = 64
+    n_heads: Depth = 2
+    n_blocks: Depth = 2
+    alpha: NotNegative = 0.4
+    beta: NotNegative = 0.1
+    gamma: NotNegative = 0.25
     training: TrainingSettings = VQVAE_TRAINING
 
     @property
@@ -83,18 +82,13 @@ class VQVAETokenizer(Trained[NormFormerVQVAE], Tokenizer):
         return {0: "MET"}
 
     def check(self) -> None:
-        for name, minimum in self._sizes.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-                raise UsageError(f"{name} is {value!r}; expected a whole number, {minimum} or more")
+        super().check()
         if self.hidden % self.n_heads:
             raise UsageError(f"a hidden width of {self.hidden} is no multiple of {self.n_heads} heads")
-        for name in self._weights:
-            if not 0 <= (value := getattr(self, name)) < np.inf:
-                raise UsageError(f"{name} is {value!r}; expected a number, 0 or more")
 
     def new_network(self) -> NormFormerVQVAE:
-        return NormFormerVQVAE(N_FEATURES, **{name: getattr(self, name) for name in (*self._sizes, *self._weights)})
+        names = ("n_codes", "latent", "hidden", "n_heads", "n_blocks", "alpha", "beta", "gamma")
+        return NormFormerVQVAE(N_FEATURES, **{name: getattr(self, name) for name in names})
 
     def _fit(self, train: EventSet, validation: EventSet, **options: Any) -> None:
         n_positions = len(train) + int(train.n_objects.sum())

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
 
-from unmask.errors import UsageError, nearest
-from unmask.fitted import EpochRecord, too_small
+from unmask.errors import UsageError
+from unmask.fitted import EpochRecord
+from unmask.parameters import Count, NotNegative, Positive, at_least, mistakes_in
 
 Precision = Literal["float32", "tf32", "bf16"]
 Optimizer = Literal["adam", "radam"]
@@ -49,33 +50,24 @@ class TrainingSettings:
         Reproducible runs on CUDA too, which are slower.
     """
 
-    max_epochs: int = 100
-    batch_size: int = 512
+    max_epochs: Count = 100
+    batch_size: Count = 512
     optimizer: Optimizer = "adam"
-    learning_rate: float = 1e-3
+    learning_rate: NotNegative = 1e-3  # a rate of 0 trains nothing, but is of use in tests and benchmarks
     schedule: Schedule = "constant"
-    warmup_steps: int = 1000
-    total_steps: int = 10_000
-    gradient_clip: float | None = None
-    min_improvement: float = 0.001
-    patience: int = 5
-    divergence: float = 0.2
-    seed: int = 0
+    warmup_steps: Annotated[int, at_least(0)] = 1000
+    total_steps: Count = 10_000
+    gradient_clip: Positive | None = None
+    min_improvement: NotNegative = 0.001
+    patience: Count = 5
+    divergence: NotNegative = 0.2
+    seed: Annotated[int, at_least(0)] = 0
     device: str = "auto"
     precision: Precision = "float32"
     deterministic: bool = False
 
     def __post_init__(self) -> None:
-        minimum = {"max_epochs": 1, "batch_size": 1, "patience": 1, "total_steps": 1, "warmup_steps": 0, "seed": 0}
-        # A rate of 0 trains nothing, but is of use in tests and benchmarks.
-        minimum |= {"learning_rate": 0, "min_improvement": 0, "divergence": 0}
-        mistakes = too_small(self, minimum)
-        if self.gradient_clip is not None:
-            mistakes += too_small(self, {"gradient_clip": 0}, above=["gradient_clip"])
-        for name, known in {"optimizer": Optimizer, "schedule": Schedule, "precision": Precision}.items():
-            if (value := getattr(self, name)) not in get_args(known):
-                mistakes.append(f"{name} is {value!r}; {nearest(str(value), get_args(known))}")
-        if mistakes:
+        if mistakes := mistakes_in(type(self), vars(self)):
             raise UsageError("training: " + "; ".join(mistakes))
 
     def rate_at(self, step: int, steps_per_epoch: int, history: Sequence[EpochRecord]) -> float:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from unmask.detectors import Detector
 from unmask.errors import BadDataError, UsageError, closest, nearest
 from unmask.fitted import DETECTORS, KINDS, TOKENIZERS, class_of
+from unmask.parameters import arguments_of
 from unmask.tokenizers import Tokenizer
 
 #: Tables within the settings of a detector.
@@ -198,47 +199,9 @@ def _new(kinds: Iterable[str], table: Mapping[str, Any], where: str) -> Any:
     settings = dict(table)
     kind = settings.pop("kind", None)
     _check_kind(kinds, kind, where)
-    arguments, mistakes = _check(class_of(kind), settings)
+    arguments, mistakes = arguments_of(class_of(kind), settings)
     if mistakes:
         raise UsageError(f"{where}: " + "; ".join(mistakes))
     new = class_of(kind)(**arguments)
     new.check()
     return new
-
-
-def _check(constructor: type[object], table: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Check a table against the signature of a constructor, and return its arguments and all mistakes.
-
-    The types and defaults of the signature are the only statement of what a setting may be. A table within the table
-    changes single fields of a default that is a dataclass.
-    """
-    from pydantic import ConfigDict, ValidationError, create_model
-
-    hints = get_type_hints(constructor if is_dataclass(constructor) else constructor.__init__)
-    parameters = inspect.signature(constructor).parameters
-    mistakes: list[str] = []
-    values: dict[str, Any] = {}
-    for name, value in table.items():
-        if name not in parameters:
-            mistakes.append(f"{name}: unknown setting; {nearest(name, parameters)}")
-            continue
-        default = parameters[name].default
-        if is_dataclass(default) and not isinstance(default, type) and isinstance(value, Mapping):
-            inner, inner_mistakes = _check(type(default), value)
-            mistakes += [f"{name}.{mistake}" for mistake in inner_mistakes]
-            values[name] = default if inner_mistakes else replace(default, **inner)
-        else:
-            values[name] = value
-    fields: dict[str, Any] = {
-        name: (hints[name], ... if parameter.default is parameter.empty else parameter.default)
-        for name, parameter in parameters.items()
-    }
-    model = create_model("Settings", __config__=ConfigDict(arbitrary_types_allowed=True), **fields)
-    try:
-        checked = model.model_validate(values)
-    except ValidationError as error:
-        for item in error.errors():
-            name = ".".join(str(part) for part in item["loc"])
-            mistakes.append(f"{name}: {item['msg']} (got {item['input']!r})")
-        return {}, mistakes
-    return {name: getattr(checked, name) for name in checked.model_fields_set}, mistakes
