@@ -1,0 +1,1 @@
+"""Simulation of signals and of the library of theories; not part of the package."""
