@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from tests.evaluation.toy_scores import toy_scores
 from tests.searches.samples import background, data, signal
-from unmask import search
+from unmask import search, write_report
 from unmask.errors import BadDataError, UsageError
+from unmask.report.search_figures import search_figures
 from unmask.scores.score_table import concatenate_scores
 from unmask.searches.result import Search
 
@@ -114,13 +116,47 @@ def test_results_are_files(found: Search, tmp_path: Path) -> None:
     model = pyhf.Workspace(json.loads((tmp_path / "workspace-sig.json").read_text())).model()
     assert model.config.channels == ["control", "signal"]
     assert r"\begin{tabular}" in (tmp_path / "yields.tex").read_text()
+    documents = [yaml.safe_load((tmp_path / "hepdata" / f"{name}.yaml").read_text()) for name in ("regions", "limits")]
+    regions, limits = ([column["values"] for column in one["dependent_variables"]] for one in documents)
+    assert [one["value"] for one in regions[0]] == [one.observed for one in found.regions]
+    assert limits[0][0]["value"] == pytest.approx(found.signals["sig"].limit.observed, rel=1e-6)
+    files = [
+        one["data_file"]
+        for one in yaml.safe_load_all((tmp_path / "hepdata" / "submission.yaml").read_text())
+        if "data_file" in one
+    ]
+    assert sorted(files) == ["anomaly_score.yaml", "limits.yaml", "regions.yaml"]
+
+
+def test_the_spectrum_adds_up_to_the_regions(found: Search) -> None:
+    spectrum = found.to_json()["spectrum"]
+    edges = np.array(spectrum["edges"])
+    first = np.searchsorted(edges, found.regions[2].score_from)
+    assert edges[first] == pytest.approx(found.regions[2].score_from)
+    assert sum(spectrum["data"][first:]) == found.regions[2].observed
+    total = np.sum([*spectrum["background"].values()], axis=0)
+    assert total[first:].sum() == pytest.approx(found.regions[2].expected)
+    assert total.sum() == pytest.approx(sum(one.expected for one in found.regions))
+
+
+def test_a_report_begins_with_the_search(found: Search, tmp_path: Path) -> None:
+    scores = concatenate_scores([background(300), signal(50)])
+    write_report({"default": scores}, tmp_path / "report.html", searches={"default": found.to_json()})
+    text = (tmp_path / "report.html").read_text()
+    assert found.summary() in text
+    assert text.index(found.summary()) < text.index('id="summary"')
+    assert text.count("<svg") >= 3
+    assert f"<td>{found.signals['sig'].limit.observed:.3g}</td>" in text
 
 
 def test_blind_results_do_not_depend_on_signal_regions() -> None:
     hidden, seen = data(3000), data(3000, n_signal=40, signal_from=6)
     options: dict[str, Any] = {"edges": EDGES, "blind": True}
-    one, other = (search(background(8000), some, **options).to_json() for some in (hidden, seen))
+    results = [search(background(8000), some, **options) for some in (hidden, seen)]
+    one, other = (result.to_json() for result in results)
     assert one == other
+    assert results[0].summary().startswith("blind: signal: ")
+    assert set(search_figures(one)) == {"spectrum", "regions"}
     assert one["regions"][1]["observed"] is not None
     assert one["regions"][2]["observed"] is None
     assert one["global_p_value"] is None

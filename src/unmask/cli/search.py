@@ -54,8 +54,13 @@ def search(
     control region. OUT receives search.json, tables, workspaces for pyhf and the scores.
     """
     from unmask.artifacts import atomic_path
+    from unmask.events.event_set import BACKGROUND, SIGNAL
     from unmask.io.sample import resolve
     from unmask.outputs import check_output
+    from unmask.report.page import write_report
+    from unmask.report.search_figures import search_figures
+    from unmask.report.style import FORMATS, write_drawings
+    from unmask.scores.score_table import concatenate_scores
     from unmask.searches.search import search as search_scores
     from unmask.workflow.score import Scoring
 
@@ -107,6 +112,14 @@ def search(
                 progress=progress,
             )
         result.write(scratch, model=scoring.digest, inputs=[str(path) for path in (*background, *(data or []))])
+        figures = search_figures(result.to_json())
+        write_drawings(scratch / "figures", figures, FORMATS)
+        parts = [
+            _labeled(expected, BACKGROUND, SIGNAL),
+            *(_labeled(one, SIGNAL, BACKGROUND) for one in of_signal.values()),
+        ]
+        name, page = model.name.removeprefix("sample:"), scratch / "report.html"
+        write_report({name: concatenate_scores(parts)}, page, title="Search", searches={name: result.to_json()})
     for text in result.notes:
         note(f"note: {text}")
     if json:
@@ -114,9 +127,16 @@ def search(
         return
     show(result.summary() + "\n")
     tables = result.tables()
-    for table in [tables[0].only(_SHOWN), *tables[1:]]:
+    for table in [tables[0].only(_SHOWN), *(table.only(table.columns[:-1]) for table in tables[1:])]:
         show(table.terminal() + "\n")
     show(f"Results: {out}")
+
+
+def _labeled(scores: Scores, label: int, other: int) -> Scores:
+    import numpy as np
+
+    kept = scores[scores.label != other]
+    return replace(kept, label=np.full(len(kept), label, np.int8))
 
 
 def _name(path: Path) -> str:

@@ -20,8 +20,10 @@ from unmask.events.event_set import BACKGROUND, LABEL_NAMES, SIGNAL, UNKNOWN
 from unmask.report.event_list import event_lists
 from unmask.report.runs import Run, read_runs
 from unmask.report.score_figures import score_figures_svg
+from unmask.report.search_figures import search_figures
 from unmask.report.style import Drawing, Style, new_figure
 from unmask.scores.score_table import Scores
+from unmask.searches.result import search_tables
 
 #: In points (of 1/72 inch): figures with one panel are narrower.
 _WIDE = 500
@@ -42,9 +44,27 @@ class Figure:
         return box is not None and float(box[1]) > min(_WIDE, 1.6 * float(box[2]))
 
 
+@dataclass(frozen=True)
+class Section:
+    """The search with a detector: its result in a line, tables, figures and notes."""
+
+    name: str
+    summary: str
+    tables: list[Table]
+    figures: list[Figure]
+    notes: list[str]
+
+    @classmethod
+    def of(cls, name: str, result: Mapping[str, Json], number: int, style: Style) -> Section:
+        """Show the content of a search.json."""
+        drawings = search_figures(result, style).items()
+        figures = [Figure(title, drawing.svg(f"search-{number}-{title}", title)) for title, drawing in drawings]
+        return cls(name, result["summary"], search_tables(result), figures, result["notes"])
+
+
 @dataclass
 class Content:
-    """Tables, figures and what the reader must be told besides.
+    """Searches, which come first, tables, figures and what the reader must be told besides.
 
     Without ``warnings`` numbers would be misread, or missed; ``notes`` are remarks.
     """
@@ -53,6 +73,7 @@ class Content:
     figures: list[Figure] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    searches: list[Section] = field(default_factory=list)
 
 
 def write_report(
@@ -65,6 +86,7 @@ def write_report(
     figures: Sequence[Figure] = (),
     style: Style = "plain",
     evaluation: Evaluation | None = None,
+    searches: Mapping[str, Mapping[str, Json]] | None = None,
 ) -> list[Run]:
     """Write a report to the HTML file ``out`` and return what was read for it.
 
@@ -81,6 +103,8 @@ def write_report(
         Style of the figures of scores.
     evaluation
         Of the scores with signal and background; by default it is made.
+    searches
+        Contents of ``search.json`` by the names of detectors; they open the report.
 
     Raises
     ------
@@ -97,6 +121,8 @@ def write_report(
     content.notes[:0] = notes
     content.tables[:0] = tables
     content.figures += figures
+    numbered = enumerate((searches or {}).items(), start=1)
+    content.searches = [Section.of(name, result, number, style) for number, (name, result) in numbered]
     with atomic_path(out) as scratch:
         scratch.write_text(_render(runs, content, title), encoding="utf-8")
     return runs

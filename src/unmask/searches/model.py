@@ -36,7 +36,7 @@ class Fitted:
     Attributes
     ----------
     strength, strength_error
-        Best-fit strength, not below zero, with its error; None without data.
+        Best-fit strength with its error; None without data.
     p_value, z
         Of background alone against the signal; None without data.
     expected_z
@@ -194,10 +194,11 @@ class _Pyhf:
         return low if low == high else float(brentq(distance, low, high, xtol=1e-12, rtol=1e-7))
 
 
-def fit_asymptotic(spec: dict[str, Json], guesses: Sequence[float], *, has_data: bool) -> Fitted:
+def fit_asymptotic(spec: dict[str, Json], guesses: Sequence[float], *, has_data: bool, least: float = 0.0) -> Fitted:
     """Fit a workspace, and find significances and limits by asymptotic formulae.
 
-    ``guesses`` are limits near the observed one and the expected ones at -2 to 2 standard deviations.
+    ``guesses`` are limits near the observed one and the expected ones at -2 to 2 standard deviations; ``least`` is the
+    lower bound of the best-fit strength.
     """
     fit = _Pyhf(spec)
     limits = [fit.limit(i, guess) if has_data or i else None for i, guess in enumerate(guesses)]
@@ -209,7 +210,8 @@ def fit_asymptotic(spec: dict[str, Json], guesses: Sequence[float], *, has_data:
     expected_q0 = fit.call(q0, 0.0, fit.model.expected_data(with_signal), fit.model, with_signal, open_bounds, fixed)
     strength = error = z = None
     if has_data:
-        best = fit.call(fit.pyhf.infer.mle.fit, fit.data, fit.model, **{_ERRORS: True})
+        below = [(least, one[1]) if i == fit.poi else one for i, one in enumerate(open_bounds)]
+        best = fit.call(fit.pyhf.infer.mle.fit, fit.data, fit.model, par_bounds=below, **{_ERRORS: True})
         strength, error = map(float, best[fit.poi]) if np.ndim(best[fit.poi]) else (float(best[fit.poi]), None)
         z = float(np.sqrt(fit.call(q0, 0.0, fit.data, fit.model, init, bounds, fixed)))
     return Fitted(

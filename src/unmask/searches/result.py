@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from unmask.artifacts import Json, atomic_path, provenance
 from unmask.evaluation.table import Cell, Row, Table
 from unmask.scores.intervals import Estimate
 from unmask.searches.estimate import Background, Yields
+from unmask.searches.hepdata import write_hepdata
 
 FORMAT_VERSION = 1
 
@@ -111,13 +113,13 @@ class Search:
     background: Background
     global_p_value: float | None
     signals: dict[str, SignalResult]
-    templates: dict[str, Yields]
     method: str
     lumi: float | None = None
     is_blind: bool = False
     is_pseudo: bool = False
     injected: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    spectrum: dict[str, Json] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Search({self.summary()})"
@@ -141,41 +143,8 @@ class Search:
         )
 
     def tables(self) -> list[Table]:
-        """Yields by region and, with signals, limits."""
-        names = [*self.signals]
-        rows = []
-        for i, one in enumerate(self.regions):
-            cells: list[Cell] = [
-                f"{one.p_above:g} to {one.p_up_to:g}",
-                "blind" if self.is_blind and i > 1 else "" if one.observed is None else f"{one.observed:,}",
-                Estimate(one.expected, one.expected_low, one.expected_high),
-                f"{one.statistical_error:.2g}",
-                f"{one.systematic_error:.2g}",
-                *(f"{self.signals[name].yields.total[i]:.3g}" for name in names),
-                "" if one.p_value is None else f"{one.p_value:.2g}",
-                "" if one.z is None else f"{one.z:.1f}",
-                "" if one.limit is None else _limit_text(one.limit),
-            ]
-            rows.append(Row(one.name, tuple(cells)))
-        columns = ("p-value", "observed", "expected", "stat.", "syst.", *names, "p", "Z", "limit on events")
-        tables = [Table("Regions, 95% CL", columns, tuple(rows), first="region")]
-        if self.signals:
-            limits = (
-                Row(
-                    name,
-                    (
-                        "" if one.limit.observed is None else f"{one.limit.observed:.3g}",
-                        f"{one.limit.expected[2]:.3g}",
-                        f"[{one.limit.expected[1]:.3g}, {one.limit.expected[3]:.3g}]",
-                        "" if one.z is None else f"{one.z:.1f}",
-                    ),
-                )
-                for name, one in self.signals.items()
-            )
-            titles = ("observed", "expected", "68% of expected", "Z")
-            title = f"Limits on strengths, 95% CL ({self.method})"
-            tables.append(Table(title, titles, tuple(limits), first="signal"))
-        return tables
+        """Regions and, with signals, limits."""
+        return search_tables(self.to_json())
 
     def to_json(self) -> dict[str, Json]:
         """All numbers, as search.json holds them."""
@@ -206,11 +175,12 @@ class Search:
             "regions": regions,
             "global_p_value": self.global_p_value,
             "limits": limits,
+            "spectrum": self.spectrum,
             "notes": self.notes,
         }
 
     def write(self, folder: str | Path, **made_by: Json) -> None:
-        """Write ``search.json``, tables and the workspaces of the signals to a folder."""
+        """Write ``search.json``, tables, HEPData records and the workspaces of the signals to a folder."""
         folder = Path(folder)
         texts = {
             "search.json": json.dumps(self.to_json() | {"provenance": provenance(**made_by)}, indent=1) + "\n",
@@ -219,6 +189,8 @@ class Search:
         }
         for name, found in self.signals.items():
             texts[f"workspace-{name}.json"] = json.dumps(found.workspace, indent=1) + "\n"
+        with atomic_path(folder / "hepdata") as path:
+            write_hepdata(self.to_json(), path)
         for name, text in texts.items():
             with atomic_path(folder / name) as path:
                 path.write_text(text, encoding="utf-8")
@@ -228,9 +200,43 @@ def _expected(one: RegionResult) -> str:
     return " ".join(Estimate(one.expected, one.expected_low, one.expected_high).texts())
 
 
-def _limit_text(limit: Limit) -> str:
-    observed = "" if limit.observed is None else f"{limit.observed:.3g} "
-    text = f"{observed}({limit.expected[2]:.3g} expected)"
-    if limit.lumi:
-        text += f", {(limit.observed or limit.expected[2]) / limit.lumi:.2g} fb"
-    return text
+def _number(value: float | None, digits: str = ".3g", missing: str = "") -> str:
+    return missing if value is None else f"{value:{digits}}"
+
+
+def search_tables(result: Mapping[str, Json]) -> list[Table]:
+    """Tables of regions and, with signals, limits, from the content of search.json."""
+    lumi, rows = result["lumi_per_fb"], []
+    for i, one in enumerate(result["regions"]):
+        limit = one["limit"]
+        of_events = limit and (limit["observed"], limit["expected"][2])
+        cells: list[Cell] = [
+            f"{one['p_above']:g} to {one['p_up_to']:g}",
+            "blind" if result["is_blind"] and i > 1 else _number(one["observed"], ",d"),
+            Estimate(one["expected"], one["expected_low"], one["expected_high"]),
+            _number(one["statistical_error"], ".2g"),
+            _number(one["systematic_error"], ".2g"),
+            _number(one["p_value"], ".2g"),
+            _number(one["z"], ".1f"),
+            *(["", ""] if not limit else [_number(each) for each in of_events]),
+            *([] if lumi is None else [_number(limit and (of_events[0] or of_events[1]) / lumi)]),
+        ]
+        rows.append(Row(one["name"], tuple(cells)))
+    columns = ["p-value", "observed", "expected", "stat.", "syst.", "p", "Z", "limit on events", "expected limit"]
+    columns += [] if lumi is None else ["limit [fb]"]
+    tables = [Table("Regions, 95% CL", tuple(columns), tuple(rows), first="region")]
+    if result["limits"]:
+        limits = []
+        for name, one in result["limits"].items():
+            observed = "" if result["global_p_value"] is None else _number(one["observed"], missing="none")
+            expected = [_number(each, missing="none") for each in one["expected"]]
+            events = sum(region["signals"][name] for region in result["regions"][2:])
+            fitted = "" if one["strength"] is None else f"{one['strength']:.3g} ± {one['strength_error'] or 0:.2g}"
+            band = f"[{expected[1]}, {expected[3]}]"
+            cells = [_number(events), fitted, _number(one["z"], ".1f"), observed, expected[2], band]
+            limits.append(Row(name, tuple(cells)))
+        titles = ("events", "strength", "Z", "limit", "expected limit", "68% of expected")
+        method = next(iter(result["limits"].values()))["method"]
+        title = f"Signals: limits on strengths, 95% CL ({method})"
+        tables.append(Table(title, titles, tuple(limits), first="signal"))
+    return tables

@@ -19,6 +19,7 @@ from unmask.searches.estimate import Background, Variation, Yields, yields_of
 from unmask.searches.model import NotConvergedError, fit_asymptotic, is_asymptotic, workspace
 from unmask.searches.regions import Regions
 from unmask.searches.result import Limit, RegionResult, Search, SignalResult
+from unmask.searches.spectrum import spectrum
 from unmask.searches.toys import global_p_value, toy_limits
 
 Progress = Callable[[float], None]
@@ -114,13 +115,17 @@ def search(
     is_pseudo = data is None and bool(plan.inject)
     rng = np.random.default_rng(plan.seed)
     if is_pseudo:
-        data = _drawn(calibrating, n_given / calibrating.weight.sum(), rng)
-        notes.append("no data: pseudo-data are drawn from the background events that calibrate")
+        # Another simulation, as far as one can be had, is the truth: so data differ by all errors of the estimate.
+        other = background[np.repeat(np.arange(len(background)), rng.poisson(1.0, len(background)))]
+        data = _drawn(other, n_given / background.weight.sum(), rng)
+        notes.append("no data: pseudo-data are drawn from the background, resampled")
     if data is not None:
         if not is_pseudo:
             _check_data(data, [calibrating, background], notes)
         data = concatenate_scores([data, *(_drawn(signals[name], mu, rng) for name, mu in plan.inject.items())])
-    return _measured(plan, regions, simulation, templates, data, notes, is_pseudo, progress)
+    result = _measured(plan, regions, simulation, templates, data, notes, is_pseudo, progress)
+    scale = result.background.yields.total.sum() / background.weight.sum()
+    return replace(result, spectrum=spectrum(regions, background, scale, signals, data, blind=blind))
 
 
 def _check(plan: Plan, signals: Mapping[str, Scores]) -> None:
@@ -268,7 +273,6 @@ def _measured(
         background=background,
         global_p_value=global_p,
         signals=found,
-        templates=dict(templates),
         method=method,
         lumi=plan.lumi,
         is_blind=plan.blind,
@@ -312,7 +316,8 @@ def _signal(
     if method == "asymptotic":
         start = toys.expected[2] if toys.observed is None else toys.observed
         try:
-            fitted = fit_asymptotic(spec, [start, *toys.expected], has_data=observed is not None)
+            has_data, least = observed is not None, -0.9 * _largest_loss(background, template)
+            fitted = fit_asymptotic(spec, [start, *toys.expected], has_data=has_data, least=least)
         except NotConvergedError as error:
             notes.append(f"{name}: its fit does not converge ({error}); its limits are from toys")
     if fitted is None:
@@ -321,6 +326,12 @@ def _signal(
     limit = Limit(fitted.limit, fitted.expected_limits)
     more = (fitted.expected_z, fitted.strength, fitted.strength_error)
     return SignalResult(name, template, spec, limit, fitted.p_value, fitted.z, expected_z, *more)
+
+
+def _largest_loss(background: Background, template: Yields) -> float:
+    """The strength that, taken off the background, leaves none in a region."""
+    is_there = template.total > 0
+    return float(np.min(background.yields.total[is_there] / template.total[is_there]))
 
 
 def _columns(background: Background) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
