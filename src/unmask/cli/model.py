@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from unmask.workflow.sources import Sources
 
 
-@options.reads_events
+@options.reads_background
 def train(
     sources: Sources,
     out: options.OutFolder,
@@ -120,12 +120,15 @@ def score(
             for outcome in score_parts(client, parts, pieces):
                 outcomes.append(outcome)
                 progress(len(outcomes) / parts.n)
+        note_problems(sources)
         _report(outcomes, parts.out)
     elif shard:
         i, n = parse_shard(shard)
         parts = Parts(scoring, out.absolute(), n)
         parts.check()
-        _report([parts.write(i - 1, sources.parts(n)[i - 1])], out)
+        outcome = parts.write(i - 1, sources.parts(n)[i - 1])
+        note_problems(sources)
+        _report([outcome], out)
     else:
         scoring.check_output(out, sources.files, overwrite=overwrite)
         written = scoring.write(sources.stream(bar=progress_bar), out, **sources.origin())

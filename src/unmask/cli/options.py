@@ -50,10 +50,13 @@ def _input(*names: str, help: str, **more: Any) -> Any:  # noqa: A002
 
 def sources_of(
     files: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(metavar="FILE...", help="Event files of any format, or sample:gluino and sample:four-top."),
-    ],
+    ] = None,
     *,
+    background: Annotated[list[Path] | None, _input(help="Files of events labeled background (repeatable).")] = None,
+    signal: Annotated[list[Path] | None, _input(help="Files of events labeled signal (repeatable).")] = None,
+    data: Annotated[list[Path] | None, _input(help="Files of events without labels (repeatable).")] = None,
     file_format: Annotated[
         FileFormat | None, _input("--format", help="File format [default: detected from content].")
     ] = None,
@@ -68,6 +71,14 @@ def sources_of(
     select: Annotated[
         list[str] | None, _input(help="Changed ROOT object selection: jet.min_pt_gev=30 (repeatable).")
     ] = None,
+    weight: Annotated[
+        str | None, _input(metavar="NAME", help="Branch or column of the weights [default: generator weight].")
+    ] = None,
+    xsec: Annotated[float | None, _input(metavar="PB", help="Cross section of FILE..., to normalize to.")] = None,
+    lumi: Annotated[
+        float | None, _input(metavar="FB", help="Luminosity in 1/fb for cross sections [default: 1].")
+    ] = None,
+    samples: Annotated[Path | None, _input(help="TOML file of samples: files, xsec, k_factor, process, label.")] = None,
     keep: Annotated[
         str | None,
         _input(metavar="NAME,...", help="Further branches or columns to carry along: PuppiMET_pt,nSV."),
@@ -88,10 +99,22 @@ def sources_of(
     """Make the sources of a command; the signature holds the options that `reads_events` adds."""
     from unmask.io.golden_json import read_golden_json
     from unmask.io.source import ReadOptions
-    from unmask.workflow.sources import Sources
+    from unmask.workflow.samples import Sample, Samples, positive, read_samples
+    from unmask.workflow.sources import Sources, find_files
 
-    if label and signal_process:
-        raise UsageError("--label and --signal-process both define the signal; give one of them")
+    roles: dict[Label, list[Path] | None] = {"background": background, "signal": signal, "unknown": data}
+    labels = {file.absolute(): LABELS[role] for role, some in roles.items() for file in find_files(some or [])}
+    if bool(label) + bool(signal_process) + bool(labels) > 1:
+        raise UsageError("--label, --signal-process and --background, --signal, --data all label; give one of them")
+    for name, value in {"--xsec": xsec, "--lumi": lumi}.items():
+        if value is not None:
+            positive(name, value)
+    if (xsec and (samples or labels)) or (lumi and not (xsec or samples)):
+        raise UsageError("--xsec is of FILE... alone; several samples need --samples. --lumi goes with one of them")
+    known = read_samples(samples, lumi) if samples else Samples()
+    if xsec:
+        known = Samples((Sample(xsec=xsec),), lumi or 1.0)
+    given = [*(files or []), *(background or []), *(signal or []), *(data or [])]
     for text in select or []:
         if not re.fullmatch(r"\w+(\.\w+){1,2}=.*", text):
             raise UsageError(
@@ -106,11 +129,12 @@ def sources_of(
         tree=tree,
         dataset=dataset,
         selection=parse_settings(select),
+        weight=weight,
         keep=tuple(name.strip() for name in (keep or "").split(",") if name.strip()),
         cut=cut,
         golden_json=read_golden_json(golden_json) if golden_json else {},
     )
-    return Sources(files, file_format, options, signal_process or [], skip_bad=skip_bad)
+    return Sources(given, file_format, options, signal_process or [], skip_bad=skip_bad, samples=known, labels=labels)
 
 
 def reads_events(command: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:
@@ -124,7 +148,10 @@ def reads_events(command: Callable[..., None], without: Collection[str] = ()) ->
     @functools.wraps(command)
     def wrapper(**given: Any) -> None:
         arguments = {"files": []} | {name: given.pop(name) for name in options}
-        command(sources=sources_of(**arguments), **given)
+        sources = sources_of(**arguments)
+        if "files" in options and not sources.files:
+            raise UsageError("no event files; give FILE..., or --background, --signal or --data")
+        command(sources=sources, **given)
 
     shown: dict[str, inspect.Parameter] = {}
     for name, parameter in own.parameters.items():  # FILE... keeps the place of ``sources``, the options come last
@@ -134,6 +161,11 @@ def reads_events(command: Callable[..., None], without: Collection[str] = ()) ->
     wrapper.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in keywords}
     return wrapper
+
+
+def reads_background(command: Callable[..., None]) -> Callable[..., None]:
+    """As :func:`reads_events`, for commands that learn from background."""
+    return reads_events(command, without=("signal", "data"))
 
 
 def parse_settings(texts: list[str] | None) -> dict[str, Any]:

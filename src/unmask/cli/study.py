@@ -21,7 +21,10 @@ app = typer.Typer(no_args_is_help=True, help="From event files to a report in on
 
 
 @app.command()
-@functools.partial(options.reads_events, without=("files", "process", "label", "signal_process"))
+@functools.partial(
+    options.reads_events,
+    without=("files", "process", "label", "signal_process", "background", "signal", "data", "xsec"),
+)
 def run(
     sources: Sources,
     out: options.OutFolder,

@@ -21,7 +21,7 @@ TokenizerArgument = Annotated[Path, typer.Argument(metavar="TOKENIZER", help="Fo
 
 
 @app.command()
-@options.reads_events
+@options.reads_background
 def fit(
     sources: Sources,
     out: options.OutFolder,

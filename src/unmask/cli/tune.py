@@ -21,7 +21,7 @@ _PRESETS = {"tokenizer": "gluino-vq-512", "detector": "gluino-lut-456"}
 _N_SHOWN = 10
 
 
-@options.reads_events
+@options.reads_background
 def tune(
     target: Annotated[Literal["tokenizer", "detector"], typer.Argument(help="Part of the preset to tune.")],
     sources: Sources,

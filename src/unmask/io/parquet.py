@@ -139,9 +139,10 @@ def stream(source: Source) -> Iterator[Chunk]:
         first, last = source.options.entries or (0, file.metadata.num_rows)
         row_groups, position = _row_groups(file, first, last)
         further = [name for name in file.schema_arrow.names if name not in EVENTS_TABLE.columns]
-        for name in source.further(further.__contains__, further):
+        weight = source.options.weight
+        for name in [*source.further(further.__contains__, further), *([weight] if weight else [])]:
             if name not in further:
-                raise UsageError(f"{source.path}: no column {name!r} to keep; {nearest(name, further)}")
+                raise UsageError(f"{source.path}: no column {name!r} was kept in it; {nearest(name, further)}")
         for batch in file.iter_batches(source.options.chunk_events, row_groups=row_groups, use_threads=False):
             before, end = max(first - position, 0), min(last - position, len(batch))
             if before < end:
@@ -169,6 +170,8 @@ def _to_chunk(batch: pa.RecordBatch, first: int, max_objects: int, source: Sourc
             source.bad.add(reason, ArtifactError(message, path=source.path, where=where), int(np.count_nonzero(is_bad)))
             batch, position = batch.filter(pa.array(~is_bad)), position[~is_bad]
     identity = identity_from_arrow(batch)
+    if source.options.weight:
+        identity["weight"] = np.asarray(batch[source.options.weight], np.float64)
     if source.options.process:
         identity["process_names"] = Names.constant(source.options.process, len(batch))
     events = FlatEvents(

@@ -76,6 +76,8 @@ def stream_events(
         raise UsageError(f"{path}: some entries alone are read from {', '.join(SEEKABLE_FORMATS)} files, not {kind}")
     if options.keep and kind not in SEEKABLE_FORMATS:
         raise UsageError(f"{path}: further columns are kept of {', '.join(SEEKABLE_FORMATS)} files, not {kind}")
+    if options.weight and kind not in SEEKABLE_FORMATS:
+        raise UsageError(f"{path}: weights are chosen of {', '.join(SEEKABLE_FORMATS)} files, not {kind}")
     if kind not in SEEKABLE_FORMATS:
         source.further(lambda _: False, ())
     reader, record.format = _reader(kind), kind
@@ -91,6 +93,8 @@ def stream_events(
         if not len(events):
             continue
         event_set = to_event_set(events, file=name, max_objects=chunk.max_objects or max_objects)
+        if options.scale != 1:
+            event_set = replace(event_set, weight=event_set.weight * options.scale)
         event_set = event_set if options.label is None else event_set.with_label(options.label)
         event_set = _selected(event_set, source, cut)
         if len(event_set):
@@ -134,6 +138,30 @@ def count_entries(path: Path, *, kind: FileFormat | None = None, options: ReadOp
         with open_root(path) as file:
             return pick_tree(file, path, kind, options.tree).n_entries
     return None
+
+
+def sum_of_weights(path: Path, *, kind: FileFormat | None = None, options: ReadOptions) -> tuple[float, str]:
+    """Sum of the weights of a whole file, in bounded memory, and where it is from.
+
+    Of the generator weight of NanoAOD it is that of all generated events, from the tree ``Runs``, where a file has it.
+    """
+    kind = kind or detect_kind(path)
+    if kind in ROOT_FORMATS:
+        from unmask.io.root_formats import LAYOUTS
+        from unmask.io.root_objects import sum_of_weights as sum_of_root
+
+        return sum_of_root(path, kind, LAYOUTS[kind], options)
+    if kind == "parquet":
+        from unmask.io.parquet import read_provenance
+
+        before = read_provenance(path).get("options", {})
+        if before.get("cut") or before.get("golden_json"):
+            raise UsageError(
+                f"{path}: was written with a cut, so its weights are not those of all generated events; give the cross "
+                "section where the original file is converted"
+            )
+    whole, bad = replace(options, cut=None, golden_json={}, scale=1.0, entries=None), BadEvents(skip=True)
+    return sum(float(some.weight.sum()) for some in stream_events(path, kind=kind, options=whole, bad=bad)), "weight"
 
 
 def read_events(

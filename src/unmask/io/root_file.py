@@ -156,6 +156,11 @@ def _trees(file: Any, path: Path) -> dict[str, Tree | None]:
     return trees
 
 
+def find_tree(file: Any, path: Path, name: str) -> Tree | None:
+    """The tree of this name; None if there is none that can be read."""
+    return _trees(file, path).get(name)
+
+
 def pick_tree(file: Any, path: Path, kind: RootFormat, name: str | None = None) -> Tree:
     """Return the tree called ``name``, by default the only one that holds events of this format."""
     trees = _trees(file, path)

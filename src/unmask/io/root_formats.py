@@ -97,6 +97,7 @@ LAYOUTS: dict[RootFormat, Layout] = {
         event_id="event",
         further={"run": "run", "luminosity_block": "luminosityBlock"},
         weight="genWeight",
+        sums_of_weights=("genEventSumw", "genEventSumw_"),
         met=_nanoaod_met,
         min_b_score=0.0,
     ),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,9 @@ from unmask.events.event_set import OBJECT_COLUMNS
 from unmask.events.objects import LEPTON_TAGS, TAGS, Unit
 from unmask.io import RootFormat
 from unmask.io.record import FileRecord
-from unmask.io.root_file import Entries, open_root, pick_tree
+from unmask.io.root_file import Entries, find_tree, open_root, pick_tree
 from unmask.io.selections import OBJECT_KINDS, ObjectKind, ObjectSelection, SelectionTable, selection_table
-from unmask.io.source import Chunk, Source
+from unmask.io.source import Chunk, ReadOptions, Source
 from unmask.kinematics import delta_r
 
 AnyArray = npt.NDArray[Any]
@@ -43,6 +44,8 @@ class Layout:
     event_id: str
     #: Branch of the generator weight; weights are 1 where it is missing.
     weight: str
+    #: Branches of a tree "Runs" with the sum of that weight, of which a file has one or none.
+    sums_of_weights: Sequence[str] = field(default=(), kw_only=True)
     #: Name, magnitude and azimuth of the missing transverse energy of some entries.
     met: Callable[[Entries, SelectionTable], tuple[str, AnyArray, AnyArray]]
     #: Quantities for the selection beyond the plain branches: one branch that they need, and values per object.
@@ -114,8 +117,7 @@ def _flat_events(entries: Entries, layout: Layout, table: SelectionTable, source
     }
     record.used["MET"], *met_and_phi = layout.met(entries, table)
     met, met_phi = (values.astype(np.float64) for values in met_and_phi)
-    record.used["weight"] = layout.weight if layout.weight in entries else "1 for all events"
-    weight = entries.values(layout.weight) if layout.weight in entries else np.ones(n)
+    weight, record.used["weight"] = weights_of(entries, layout, source.options.weight)
     further = {name: branch for name, branch in layout.further.items() if branch in entries}
     named = source.further(lambda name: name in further or name in entries, entries.tree.names)
     further |= {name: name for name in named if name not in further}
@@ -123,13 +125,35 @@ def _flat_events(entries: Entries, layout: Layout, table: SelectionTable, source
         row=np.arange(entries.start, entries.stop, dtype=np.int64),
         event_id=entries.values(layout.event_id, if_empty=-1).astype(np.int64),
         process_names=Names.constant(source.default_process, n),
-        weight=weight.astype(np.float64),
+        weight=weight,
         met_mev=to_mev(met, layout.unit),
         met_phi=met_phi,
         n_objects=np.bincount(event, minlength=n).astype(np.int64),
         further={name: entries.values(branch) for name, branch in further.items()},
         **columns,
     )
+
+
+def weights_of(entries: Entries, layout: Layout, branch: str | None) -> tuple[FloatArray, str]:
+    """Weights of entries, and what they are: those of a branch, by default the format's own where a file has it."""
+    branch = branch or (layout.weight if layout.weight in entries else None)
+    weight = np.ones(len(entries)) if branch is None else entries.values(branch).astype(np.float64)
+    return weight, branch or "1 for all events"
+
+
+def sum_of_weights(path: Path, kind: RootFormat, layout: Layout, options: ReadOptions) -> tuple[float, str]:
+    """Sum of the weights of all generated events, and where it is from; see :func:`unmask.io.read.sum_of_weights`."""
+    with open_root(path) as file:
+        runs = None if options.weight not in (None, layout.weight) else find_tree(file, path, "Runs")
+        for name in layout.sums_of_weights if runs else ():
+            if runs is not None and name in runs:
+                return float(np.sum(runs.read(name, 0, runs.n_entries))), f"Runs.{name}"
+        tree, total, used = pick_tree(file, path, kind, options.tree), 0.0, ""
+        for start in range(0, tree.n_entries, options.chunk_events):
+            entries = Entries(tree, start, min(start + options.chunk_events, tree.n_entries))
+            weight, used = weights_of(entries, layout, options.weight)
+            total += float(weight.sum())
+    return total, used
 
 
 def _select(

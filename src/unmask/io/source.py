@@ -54,6 +54,10 @@ class ReadOptions:
     keep
         Further columns of numbers to carry along, by their names in the file, of Parquet and ROOT files; run and
         luminosity block are always kept.
+    weight
+        Branch of a ROOT file, or column of a Parquet file, with the weights; None takes the format's own.
+    scale
+        Multiplies the weights.
     cut
         Events to keep, such as ``n_leptons >= 2 and met > 50``: a condition (:class:`unmask.events.cuts.Cut`) on
         observables, momenta in GeV, and on columns of Parquet and ROOT files, carried along like those of ``keep``.
@@ -72,6 +76,8 @@ class ReadOptions:
     dataset: str | None = None
     selection: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     keep: tuple[str, ...] = ()
+    weight: str | None = None
+    scale: float = 1.0
     cut: str | None = None
     golden_json: Certified = field(default_factory=dict)
     entries: tuple[int, int] | None = None

@@ -14,14 +14,14 @@ import numpy.typing as npt
 from unmask.artifacts import provenance
 from unmask.errors import BadDataError, UsageError
 from unmask.events.columns import Names
-from unmask.events.event_set import BACKGROUND, LABEL_NAMES, SIGNAL, UNKNOWN, EventSet
+from unmask.events.event_set import BACKGROUND, SIGNAL, UNKNOWN, EventSet
 from unmask.events.fingerprints import KnownEvents, fingerprints, is_leak, repeated_text
 from unmask.events.splits import DEFAULT_FRACTIONS, SPLITS, Splitter
 from unmask.io.parquet import EventsWriter
 from unmask.io.read import check_is_file, read_events
 from unmask.scores.intervals import n_effective
 from unmask.study.stages import StudyReporter
-from unmask.workflow.sources import Sources
+from unmask.workflow.sources import Sources, labeled
 
 #: Fewer validation events allow no threshold with ten events above it at ε_B = 10%.
 MIN_EVENTS = 110
@@ -74,7 +74,7 @@ def write_background(
             writers.append(stack.enter_context(EventsWriter(path, provenance=record)))
         signals = [stack.enter_context(EventsWriter(path, provenance=provenance(files=names))) for path in among]
         for file, events in _stream(sources, reporter):
-            background = events[events.label == BACKGROUND] if signals else _labeled(file, events, BACKGROUND)
+            background = events[events.label == BACKGROUND] if signals else labeled(file, events, BACKGROUND)
             for writer in signals:
                 writer.write(events[events.label == SIGNAL])
             code = splitter.assign(background)
@@ -111,7 +111,7 @@ def write_signal(
     """
     chunks = {"signal of the study": [read_events(list(among))]} if among else {}
     for file, events in _stream(files.signal, reporter):
-        chunks.setdefault(str(file), []).append(_labeled(file, events, SIGNAL))
+        chunks.setdefault(str(file), []).append(labeled(file, events, SIGNAL))
     parts = {name: EventSet.concatenate(some) for name, some in chunks.items()}
     known, trained_on = KnownEvents(), fingerprints(train)
     is_known = {name: np.isin(fingerprints(part), trained_on) for name, part in parts.items()}
@@ -162,18 +162,6 @@ def _stream(sources: Sources, reporter: StudyReporter) -> Iterator[tuple[Path, E
     yield from sources.by_file(bar=reporter.bar)
     for text in sources.problems():
         reporter.note(text)
-
-
-def _labeled(file: Path, events: EventSet, label: int) -> EventSet:
-    """Label events, unless their file labels them otherwise."""
-    other = SIGNAL if label == BACKGROUND else BACKGROUND
-    n_other = int(np.count_nonzero(events.label == other))
-    if n_other:
-        raise UsageError(
-            f"{file}: given as {LABEL_NAMES[label]}, but {n_other:,} of {len(events):,} events are labeled "
-            f"{LABEL_NAMES[other]} in the file; give it as {LABEL_NAMES[other]}, or split it first"
-        )
-    return events.with_label(label)
 
 
 def _check_weights(weights: Mapping[str, npt.NDArray[np.float64]], reporter: StudyReporter) -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 
+import numpy as np
+
 from unmask.artifacts import Json, sha256_of_file
 from unmask.errors import BadDataError, UsageError, nearest
 from unmask.events.checks import BadEvents
-from unmask.events.event_set import EventSet
+from unmask.events.event_set import LABEL_NAMES, EventSet
 from unmask.io import FileFormat
-from unmask.io.read import check_distinct, count_entries, detect_kind, stream_events
+from unmask.io.read import check_distinct, count_entries, detect_kind, stream_events, sum_of_weights
 from unmask.io.record import FileRecord
 from unmask.io.sample import resolve
 from unmask.io.source import ReadOptions
+from unmask.workflow.samples import Sample, Samples
 
 #: A file, the name that its events give it, and the entries of it that are read; None reads all.
 Piece = tuple[Path, str, tuple[int, int] | None]
@@ -58,6 +62,10 @@ class Sources:
         Collects skipped events.
     records
         What was read of each file.
+    samples
+        Process, label and cross section by file.
+    labels
+        Label by file, for files that are given as background, signal or data.
     """
 
     def __init__(
@@ -68,6 +76,8 @@ class Sources:
         signal_process: Sequence[str] = (),
         *,
         skip_bad: bool = False,
+        samples: Samples | None = None,
+        labels: Mapping[Path, int] | None = None,
     ) -> None:
         self.files = find_files(files)
         check_distinct(self.files)
@@ -77,10 +87,15 @@ class Sources:
         self.bad = BadEvents(skip=skip_bad)
         self.n_cut, self.max_objects = 0, 0
         self.records: dict[Path, FileRecord] = {}
+        self.samples, self.labels = samples or Samples(), dict(labels or {})
+        self.n_negative, self.n_read = 0, 0
+        #: Options of the files of samples, and how their weights were normalized.
+        self._options: dict[Path, ReadOptions] = {}
+        self._normalized: list[str] = []
 
     def with_files(self, files: Iterable[str | Path], signal_process: Sequence[str] = ()) -> Sources:
         """Make sources of other files, read the same way."""
-        return Sources(files, self.kind, self.options, signal_process, skip_bad=self.bad.skip)
+        return Sources(files, self.kind, self.options, signal_process, skip_bad=self.bad.skip, samples=self.samples)
 
     def stream(self, files: Sequence[Path] | None = None, bar: Bar = no_bar) -> Iterator[EventSet]:
         """Yield all events of all files (or of other ``files``, read the same way); see :meth:`by_file`."""
@@ -91,7 +106,9 @@ class Sources:
         """Yield the file and the events of each chunk; it is an error if no file holds one of the signal processes."""
         processes: dict[str, None] = {}
         n_events = 0
-        for file in self.files if files is None else find_files(files):
+        chosen = self.files if files is None else find_files(files)
+        self._prepare(chosen, bar)
+        for file in chosen:
             for events in self._stream_piece((file, str(file), None), bar):
                 processes |= dict.fromkeys(events.process_names.counts())
                 n_events += len(events)
@@ -102,9 +119,43 @@ class Sources:
             if name not in processes:
                 raise UsageError(f"signal process {name!r} is in none of the files; {nearest(name, processes)}")
 
+    def _prepare(self, files: Sequence[Path], bar: Bar = no_bar) -> None:
+        """Find the options of files that are of a sample; the weights of all its files add up to its cross section."""
+        by_sample: dict[Sample, list[Path]] = {}
+        for file in files if self.samples.samples else ():
+            if file.absolute() not in self._options:
+                by_sample.setdefault(self.samples.of(file), []).append(file)
+        for sample, some in by_sample.items():
+            options = replace(self.options, **sample.changes())
+            if sample.xsec is not None:
+                total, used = 0.0, dict[str, None]()
+                with bar("summing weights") as progress:
+                    for i, file in enumerate(some, start=1):
+                        value, name = sum_of_weights(file, kind=self.kind, options=options)
+                        total, used = total + value, used | {name: None}
+                        progress(i / len(some))
+                if not 0 < total < math.inf:
+                    raise BadDataError(
+                        f"the weights ({', '.join(used)}) of sample {sample.files!r} add up to {total:g}; accepted: a "
+                        "positive sum, to normalize by",
+                        path=some[0],
+                    )
+                scale = self.samples.scale(sample, total)
+                options = replace(options, scale=scale)
+                self._normalized.append(
+                    f"{some[0].name if len(some) == 1 else f'{len(some)} files of {sample.files}'}: weights times "
+                    f"{scale:.4g}, for {sample.xsec:g} pb{f' x {sample.k_factor:g}' if sample.k_factor != 1 else ''}, "
+                    f"{self.samples.lumi:g}/fb and a sum of {total:.6g} ({', '.join(used)})"
+                )
+            self._options |= {file.absolute(): options for file in some}
+
+    def options_of_files(self) -> dict[Path, ReadOptions]:
+        """Options by absolute path, of the files that are of a sample."""
+        return dict(self._options)
+
     def _stream_piece(self, piece: Piece, bar: Bar = no_bar) -> Iterator[EventSet]:
         file, name, entries = piece
-        options = replace(self.options, entries=entries)
+        options = replace(self._options.get(file.absolute(), self.options), entries=entries)
         record = FileRecord(file)
         if entries is None:  # of a part, a selection may well leave nothing
             self.records[file] = record
@@ -113,6 +164,10 @@ class Sources:
                 file, kind=self.kind, options=options, bad=self.bad, record=record, name=name, progress=progress
             ):
                 self.n_cut, self.max_objects = self.n_cut + events.n_cut_events, events.max_objects
+                self.n_read += len(events)
+                self.n_negative += int(np.count_nonzero(events.weight < 0))
+                if (label := self.labels.get(file.absolute())) is not None:
+                    events = labeled(file, events, label)
                 yield events.with_signal(self.signal_process) if self.signal_process else events
 
     def warnings(self) -> list[str]:
@@ -121,9 +176,11 @@ class Sources:
 
     def problems(self) -> list[str]:
         """Describe which events were cut or skipped so far, after the warnings."""
+        negative = [f"{self.n_negative:,} of {self.n_read:,} events have negative weights"] if self.n_negative else []
         cut = [f"{self.n_cut:,} events cut to their {self.max_objects} objects of largest pT"] if self.n_cut else []
         skipped = [f"skipped {self.bad.n_skipped:,} bad events:", *self.bad.summary()]
-        return [*self.warnings(), *cut, *(["\n  ".join(skipped)] if self.bad.n_skipped else [])]
+        known = [*self.warnings(), *self._normalized, *negative, *cut]
+        return [*known, *(["\n  ".join(skipped)] if self.bad.n_skipped else [])]
 
     def origin(self) -> dict[str, Json]:
         """Hashes of the files and the options that they are read with, for the provenance of what is written.
@@ -138,7 +195,9 @@ class Sources:
 
     def settings(self) -> dict[str, Json]:
         """The options, as JSON can hold them."""
-        more = {"format": self.kind, "signal_process": self.signal_process, "skip_bad": self.bad.skip}
+        more: dict[str, Json] = {"format": self.kind, "signal_process": self.signal_process, "skip_bad": self.bad.skip}
+        more |= {"samples": [asdict(sample) for sample in self.samples.samples], "lumi": self.samples.lumi}
+        more |= {"labels": {str(file): label for file, label in self.labels.items()}}
         return asdict(self.options) | more
 
     def lengths(self) -> list[int] | None:
@@ -157,6 +216,7 @@ class Sources:
         Parquet and ROOT files are cut into ranges of entries, for parts of equal size. Text and array files cannot be
         read from the middle: with such a file among them, all files stay whole.
         """
+        self._prepare(self.files)
         lengths = self.lengths()
         sizes = [1] * len(self.files) if lengths is None else lengths
         parts: list[list[Piece]] = []
@@ -169,13 +229,34 @@ class Sources:
         return [Part(self, pieces) for pieces in parts]
 
 
+def labeled(file: Path, events: EventSet, label: int) -> EventSet:
+    """Label events, unless their file labels them otherwise; to search, they lose their labels."""
+    n_other = int(np.count_nonzero((events.label >= 0) & (events.label != label))) if label >= 0 else 0
+    if n_other:
+        other = LABEL_NAMES[1 - label]
+        raise UsageError(
+            f"{file}: given as {LABEL_NAMES[label]}, but {n_other:,} of {len(events):,} events are labeled "
+            f"{other} in the file; give it as {other}, or split it first"
+        )
+    return events.with_label(label)
+
+
 class Part(Sources):
     """Some whole files of others, or some of their entries; possibly none."""
 
     def __init__(self, whole: Sources, pieces: Sequence[Piece]) -> None:
         self.pieces = [(file.absolute(), name, entries) for file, name, entries in pieces]
         files = [file for file, *_ in self.pieces]
-        super().__init__(files, whole.kind, whole.options, whole.signal_process, skip_bad=whole.bad.skip)
+        super().__init__(
+            files,
+            whole.kind,
+            whole.options,
+            whole.signal_process,
+            skip_bad=whole.bad.skip,
+            samples=whole.samples,
+            labels=whole.labels,
+        )
+        self._options = whole.options_of_files()
 
     def stream(self, files: Sequence[Path] | None = None, bar: Bar = no_bar) -> Iterator[EventSet]:
         """Yield the events; first none, so that a part without any can be written too."""
