@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +21,7 @@ from tests.io import root_events
 from tests.test_layout import ORDER, SOURCE
 from unmask import EventSet, load_sample, write_events
 from unmask.detectors.alterations import Alterations
+from unmask.events.columns import Names
 from unmask.io.sample import sample_path
 from unmask.scores.score_table import Scores, write_scores
 from unmask.workflow.settings import load_settings
@@ -294,7 +295,9 @@ def write_example_scores(folder: Path) -> None:
     background, signal = small_sample()
     both = EventSet.concatenate([background, signal])
     rng = np.random.default_rng(1)
-    for name, events in {"scores": both, "one": both, "other": both, "control-region": background}.items():
+    held_out = replace(background, file_names=Names.constant("validation.csv", len(background)))
+    files = {"scores": both, "one": both, "other": both, "control-region": background}
+    for name, events in (files | dict.fromkeys(["one-validation", "other-validation"], held_out)).items():
         scores = Scores.of(events, events.n_objects + rng.normal(size=len(events)))
         write_scores(folder / f"{name}.parquet", [scores])
     (folder / "data.parquet").unlink()

@@ -38,16 +38,19 @@ def both(folder: Path, name: str) -> list[Path]:
 def test_two_scores_become_one_that_is_calibrated_and_flagged(folder: Path, tmp_path: Path) -> None:
     met, ht = both(folder, "validation")
     background = ("--background", met, "--background", ht)
-    for name in ("control", "test"):
-        out = tmp_path / f"{name}.parquet"
-        shown, _ = running("combine", *both(folder, name), *background, "--rule", "or", "--out", out)
-        assert "or of 2 scores, calibrated on 1,000 background events" in shown
+    out = ("--rule", "or", "--out", tmp_path / "test.parquet")
+    shown, _ = running("combine", *both(folder, "test"), *background, *out)
+    found = re.search(r"or of 2 scores, p-values from (\d+) background events: 1,500 events", shown)
+    assert found
+    shown, _ = running("combine", met, ht, "--rule", "or", "--out", tmp_path / "validation.parquet")
+    assert f"p-values from {found[1]} background events: {1000 - int(found[1])} events" in shown
     scores = read_scores(tmp_path / "test.parquet")
     assert len(scores) == 1500
     assert np.median(scores.score[scores.label == 1]) > np.quantile(scores.score[scores.label == 0], 0.9)
     result, _ = running("evaluate", tmp_path / "test.parquet", folder / "met-test.parquet")
     assert re.search(r"^test +met-test +\+0", result, re.MULTILINE)
-    running("calibrate", tmp_path / "control.parquet", "--out", tmp_path / "calibration")
+    target = ("--background-efficiency", "0.1")
+    running("calibrate", tmp_path / "validation.parquet", *target, "--out", tmp_path / "calibration")
     running("flag", tmp_path / "calibration", tmp_path / "test.parquet", "--out", tmp_path / "flagged.parquet")
     running("combine", *both(folder, "test"), *background, "--rule", "and", "--out", tmp_path / "and.parquet")
     other = failing("flag", tmp_path / "calibration", tmp_path / "and.parquet", "--out", tmp_path / "no.parquet")
@@ -59,7 +62,7 @@ def test_without_background_scores_half_of_the_background_calibrates(folder: Pat
     shown, _ = running("combine", *both(folder, "test"), "--out", tmp_path / "both.parquet")
     scores = read_scores(tmp_path / "both.parquet")
     n_background = int((scores.label == 0).sum())
-    assert f"product of 2 scores, calibrated on {1000 - n_background} background events" in shown
+    assert f"product of 2 scores, p-values from {1000 - n_background} background events" in shown
     assert 400 < n_background < 600
     assert (scores.label == 1).sum() == 500
 
@@ -80,7 +83,7 @@ def test_mistakes_are_told(folder: Path, tmp_path: Path) -> None:
     for command, message in (
         (
             (*tested, "--background", met, "--background", ht, *out),
-            "1,000 of 1,000 background events are training",
+            "background events are training",
         ),
         ((*tested, "--background", ht, "--background", met, *out), "hold scores of different models"),
         ((*tested, "--out", tested[0]), "which is read; choose another name"),

@@ -121,16 +121,18 @@ def combine(
 ) -> None:
     """Combine scores of several detectors into one score per event.
 
-    Each score becomes its background p-value: from the events of --background, or else from about half of the
-    background of SCORES, which is then omitted from OUT.
+    Each score becomes its background p-value, from half of the events of --background, by default of the background
+    of SCORES. Without --background that half is omitted from OUT, so that the rest can be calibrated.
     """
     import hashlib
     import json
 
     from unmask.artifacts import provenance
+    from unmask.events.event_set import BACKGROUND
     from unmask.outputs import check_output
     from unmask.scores.calibration import ScoredBy
     from unmask.scores.combination import combine as combine_scores
+    from unmask.scores.combination import gives_terms
     from unmask.scores.score_table import SCORES_TABLE, read_scores, write_scores
 
     inputs = [*scores, *(background or [])]
@@ -139,15 +141,17 @@ def combine(
     scored_by = [vars(ScoredBy.of_files(pair)) for pair in pairs]
     read, calibrating = ({str(path): read_scores(path) for path in paths or []} for paths in (scores, background))
     combined = combine_scores(read, calibrating or None, rule=rule)
-    # Combinations that are calibrated alike are one detector to unmask calibrate and unmask flag.
+    # Combinations of p-values from the same events are one detector to unmask calibrate and unmask flag.
     model = hashlib.sha256(json.dumps([rule, scored_by]).encode())
-    for one in (calibrating or read).values():
+    halves = [
+        one[gives_terms(one) & ((one.label == BACKGROUND) | bool(calibrating))]
+        for one in (calibrating or read).values()
+    ]
+    for one in halves:
         model.update(one.score.tobytes())
     record = provenance(detector="combination", model=model.hexdigest(), score=rule, combined=scored_by)
     write_scores(out, [combined], provenance=record)
-    n_events = len(next(iter((calibrating or read).values())))
-    n_calibrating = n_events if calibrating else n_events - len(combined)
     show(
-        f"{rule} of {len(read)} scores, calibrated on {n_calibrating:,} background events: {len(combined):,} events "
+        f"{rule} of {len(read)} scores, p-values from {len(halves[0]):,} background events: {len(combined):,} events "
         f"-> {out}"
     )

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.artifacts import Artifact, Json, load_artifact, provenance, save_artifact
-from unmask.errors import BadDataError, UsageError
+from unmask.errors import ArtifactError, BadDataError, UsageError
 from unmask.events.event_set import SIGNAL
 from unmask.scores.explanations import explained_path, read_explanations
 from unmask.scores.flagged import Flagged
@@ -99,6 +99,8 @@ class Calibration:
         """Read what :meth:`save` wrote, after checking it."""
         saved = load_artifact(folder, KIND)
         arrays, settings = dict(saved.arrays), saved.settings
+        if not {part.name for part in fields(Survival)} <= arrays.keys():
+            raise ArtifactError("made by another version; run unmask calibrate again", path=Path(folder))
         efficiency = dict(settings["background_efficiency"])
         target, scored_by = efficiency.pop("target"), ScoredBy(**settings["scored_by"])
         survival = Survival(**{part.name: arrays[part.name] for part in fields(Survival)})

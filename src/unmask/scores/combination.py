@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -32,11 +33,13 @@ def combine(
         Two or more, by names for messages.
     background
         For each of them, in the same order, scores by the same detector of background events that are neither training
-        events nor among ``scores``. Without it about half of the events labeled background calibrate; they are left
-        out of the result.
+        events nor among ``scores``; by default the events of ``scores`` that are labeled background. Half of them (see
+        :func:`gives_terms`) give the p-values and are left out of the result. The others, combined, calibrate the
+        combination.
     rule
         "average" of the p-values; "and": the largest, so that all scores must be high; "or": the smallest, so that one
-        is enough; "product" (Fisher's).
+        is enough; "product". A combination is no p-value itself, and the product follows no chi-square distribution:
+        scores of one event are correlated.
     """
     if rule not in COMBINE:
         raise UsageError(f"unknown rule {rule!r}; {nearest(rule, COMBINE)}")
@@ -50,16 +53,26 @@ def combine(
         reference if one is reference else align(one, reference, name=name, reference_name=first)
         for name, one in scores.items()
     ]
+    halves = {name: one[gives_terms(one)] for name, one in background.items()} if background else {}
     if not background:
-        is_even = reference.event_key >> 40 & 1 == 0  # the key of an event is a random number
-        calibrates = (reference.label == BACKGROUND) & is_even
-        background = {name: one[calibrates] for name, one in zip(scores, aligned, strict=True)}
-        aligned = [one[~calibrates] for one in aligned]
-    tails = [_tail(name, each, one) for (name, each), one in zip(background.items(), aligned, strict=True)]
+        in_half = gives_terms(reference) & (reference.label == BACKGROUND)
+        halves = {name: one[in_half] for name, one in zip(scores, aligned, strict=True)}
+        aligned = [one[~in_half] for one in aligned]
+    tails = [_tail(name, each, one) for (name, each), one in zip(halves.items(), aligned, strict=True)]
     minus_log_p = np.stack([tail.minus_log_p_of(one.score) for tail, one in zip(tails, aligned, strict=True)])
     known = [one.was_trained_on for one in aligned if one.was_trained_on is not None]
     trained_on = np.logical_or.reduce(known) if known else None
     return replace(aligned[0], score=COMBINE[rule](minus_log_p), token_loss=None, was_trained_on=trained_on)
+
+
+def gives_terms(scores: Scores) -> npt.NDArray[np.bool_]:
+    """Which events, of held-out background, give the p-values that are combined: about half of them, by file and row.
+
+    The others are for the calibration of the combined score. Were they the same, each would count among those that its
+    own terms are compared with, so that it were less extreme than a new event, and small p-values came too often.
+    """
+    key = scores.key_with([PurePath(file).name for file in scores.file_names.words])
+    return np.asarray(key >> 40 & 1 == 0)  # the key of an event is a random number
 
 
 def _tail(name: str, background: Scores, scores: Scores) -> BackgroundTail:
