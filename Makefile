@@ -22,11 +22,11 @@ help:  ## list the targets
 
 $(BIN)/.run: pyproject.toml constraints.txt
 	$(CREATE)
-	$(INSTALL) --editable '.[plot]'
+	$(INSTALL) --editable '.[train,plot]'
 	@touch $@
 
 $(BIN)/.dev: $(BIN)/.run
-	$(INSTALL) --editable '.[root,plot,search,tune,dask]' --group dev
+	$(INSTALL) --editable '.[train,root,plot,search,tune,onnx,dask]' --group dev
 	$(INSTALL) --only-binary pythia8mc --only-binary fastjet --editable '.[sim]' || \
 	    echo 'could not install Pythia: the tests that need it will be skipped' >&2
 	@touch $@

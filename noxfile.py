@@ -27,4 +27,4 @@ PROJECT = nox.project.load_toml("pyproject.toml")
 
 def _install(session: nox.Session, group: str) -> None:
     needed = nox.project.dependency_groups(PROJECT, group)
-    session.install("-c", "constraints.txt", "-e", ".[root,plot,search,tune,dask]", *needed)
+    session.install("-c", "constraints.txt", "-e", ".[train,root,plot,search,tune,onnx,dask]", *needed)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -213,6 +215,19 @@ def class_of(kind: str) -> type[Any]:
     module, name = KINDS[kind]
     chosen: type[Any] = getattr(import_module(module), name)
     return chosen
+
+
+def description(kind: str) -> str:
+    """First sentence on a kind, from its source: for a list that needs no torch.
+
+    >>> description("lookup-table")
+    'Look-up table: a token is the type of an object and the bins of its pT, eta and phi. NumPy only'
+    """
+    module, name = KINDS[kind]
+    spec = find_spec(module)
+    source = ast.parse(Path(str(spec.origin if spec else "")).read_text(encoding="utf-8"))
+    found = next(node for node in source.body if isinstance(node, ast.ClassDef) and node.name == name)
+    return (ast.get_docstring(found) or "").splitlines()[0].replace("`", "").removesuffix(".")
 
 
 def load(folder: str | Path, kinds: Collection[str] = KINDS) -> Any:

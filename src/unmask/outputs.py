@@ -23,6 +23,8 @@ _BEGINNINGS = {
     "events": rb"-?\d+;[^;\n]+(;[^;\n]+){3};",
     "flagged events": rb"\"row\",\"event_id\",",
     "tuned preset": rb'description = "[^\n]* with the (tokenizer|detector) of trial',
+    "graph": rb"\x08.\x12\x06unmask",
+    "reference": rb'\{"reference_of": ',
     "pick list": rb"\d+(:\d+:| )\d+\n",
 }
 

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli import calibrate, data, evaluate, model, search, study, tokenizer, tune
+from unmask.cli import calibrate, data, evaluate, export, model, search, study, tokenizer, tune
 from unmask.cli.console import IS_ALONE, IS_FIRST_PROCESS, printable
 from unmask.errors import Interrupted, UnmaskError
 
@@ -36,6 +36,7 @@ app.command()(calibrate.calibrate)
 app.command()(calibrate.flag)
 app.command()(search.search)
 app.command()(evaluate.report)
+app.command("export")(export.export)
 app.add_typer(study.app, name="study")
 app.command()(tune.tune)
 app.command("list")(model.list_)
@@ -82,6 +83,10 @@ def main() -> None:
         raise
     except UnmaskError as error:
         _fail(str(error), error.exit_code)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        _fail("torch is not installed, and this command needs it; run: pip install 'unmask[train]'", 2)
     except BrokenPipeError:
         # The reader of our output is gone (as in `unmask ... | head`): nothing is wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -75,7 +75,10 @@ def train(
 
 @options.reads_events
 def score(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a detector, or sample:gluino-model.")],
+    model: Annotated[
+        Path,
+        typer.Argument(metavar="MODEL", help="Folder of a detector, sample:gluino-model, or a graph: model.onnx."),
+    ],
     sources: Sources,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Parquet file; with --dask or --shard, a folder of parts.")
@@ -153,16 +156,13 @@ def _report(outcomes: list[Outcome], out: Path) -> None:
 
 def list_() -> None:
     """List presets, tokenizers and detectors, one per line."""
-    from unmask.fitted import DETECTORS, TOKENIZERS, class_of
-    from unmask.workflow.settings import load_settings, preset_names
-
-    def first_line(thing: type[object]) -> str:
-        return (thing.__doc__ or "").splitlines()[0].replace("`", "").removesuffix(".")
+    from unmask.fitted import DETECTORS, TOKENIZERS, description
+    from unmask.workflow.settings import preset_descriptions
 
     lists = {
-        "presets": {name: load_settings(name).description for name in preset_names()},
-        "tokenizers": {kind: first_line(class_of(kind)) for kind in TOKENIZERS},
-        "detectors": {kind: first_line(class_of(kind)) for kind in DETECTORS},
+        "presets": preset_descriptions(),
+        "tokenizers": {kind: description(kind) for kind in TOKENIZERS},
+        "detectors": {kind: description(kind) for kind in DETECTORS},
     }
     width = max(len(name) for entries in lists.values() for name in entries)
     for title, entries in lists.items():

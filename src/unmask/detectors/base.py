@@ -77,6 +77,12 @@ class Detector(Fitted):
         """Record for a file of scores: the hash of the ``model``'s manifest, its kind, and its score."""
         return {"model": model, "detector": self.kind, "score": reduction or self.settings().get("score")}
 
+    def record(self) -> dict[str, Json]:
+        """Settings, those of the tokenizer, and what it was fitted on, so that files of scores need no model."""
+        tokenizer = self.tokenizer
+        of_tokenizer = {"tokenizer": {"kind": tokenizer.kind, "settings": tokenizer.settings()}} if tokenizer else {}
+        return {"settings": self.settings(), **of_tokenizer, "fitted_on": self.fitted_on_}
+
     def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:  # noqa: ARG002
         """Explain the score of each event; raises UsageError if ``can_explain`` is false."""
         raise UsageError(f"this {self.kind} detector cannot explain its scores; leave out --explain")

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from unmask.events.objects import MET_TYPE
 from unmask.kinematics import log_cosh
 from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI
 
@@ -43,10 +44,10 @@ def boost_transverse(kinematics: Tensor, types: Tensor, delta_pt: Tensor) -> Ten
     energy, along = energy * boost.cosh() + along * boost.sinh(), along * boost.cosh() + energy * boost.sinh()
     pt = momentum.norm(dim=-1).clamp_min(1e-3)
     log_pt = (pt * 1e3).log()
-    eta = torch.asinh(along / pt)
-    eta[:, 0] = 0
+    is_object = is_real & (types != MET_TYPE)
+    eta = torch.where(is_object, torch.asinh(along / pt), 0)
     log_energy = log_pt + log_cosh(eta)
-    log_energy[:, 1:] = torch.maximum(log_energy, (energy.clamp_min(1e-3) * 1e3).log())[:, 1:]
+    log_energy = torch.where(is_object, torch.maximum(log_energy, (energy.clamp_min(1e-3) * 1e3).log()), log_energy)
     phi = torch.atan2(momentum[..., 1], momentum[..., 0])
     return torch.where(is_real[..., None], torch.stack([log_energy, log_pt, eta, phi], -1), 0)
 

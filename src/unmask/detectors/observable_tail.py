@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from unmask.events.event_set import EventSet
 from unmask.events.observables import OBSERVABLES
 from unmask.scores.explanations import Term
-from unmask.scores.p_values import Array, BackgroundTail
+from unmask.scores.p_values import Array, BackgroundTail, p_value_text
 
 #: Observables of the tail term: invisible energy, heavy quarks, and visible energy.
 IN_TAIL = ("met", "n_b_jets", "sum_pt")
@@ -44,16 +45,9 @@ class ObservableTail:
 
     def terms(self, events: EventSet) -> list[list[Term]]:
         """Observables of each event, the most extreme first."""
-        columns = []
-        for name, tail in self.of_observable.items():
-            observable, values = OBSERVABLES[name], OBSERVABLES[name].of(events)
-            columns.append(
-                [
-                    Term(observable.label, f"{observable.text(value)}; {tail.text(p)}", value, p)
-                    for value, p in zip(values.tolist(), tail.minus_log_p_of(values).tolist(), strict=True)
-                ]
-            )
-        return [sorted(terms, key=lambda term: -term.contribution) for terms in zip(*columns, strict=True)]
+        tails = self.of_observable
+        minus_log_p = [tail.minus_log_p_of(OBSERVABLES[name].of(events)) for name, tail in tails.items()]
+        return observable_terms(events, list(tails), minus_log_p, [tail.beyond for tail in tails.values()])
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Everything learned, by name."""
@@ -67,6 +61,22 @@ class ObservableTail:
         tails = {name: BackgroundTail.from_arrays(arrays, f"tail.{name}") for name in names}
         rules = {rule: tails.pop(rule) for rule in _RULES}
         return cls(tails, rules)
+
+
+def observable_terms(
+    events: EventSet, names: Sequence[str], minus_log_p: Sequence[Array], beyond: Sequence[float]
+) -> list[list[Term]]:
+    """Terms of each event, the most extreme first: -ln p (n_events,) of observables, measured up to ``beyond``."""
+    columns = []
+    for name, of_events, limit in zip(names, minus_log_p, beyond, strict=True):
+        one, values = OBSERVABLES[name], OBSERVABLES[name].of(events).tolist()
+        columns.append(
+            [
+                Term(one.label, f"{one.text(value)}; {p_value_text(p, limit)}", value, p)
+                for value, p in zip(values, of_events.tolist(), strict=True)
+            ]
+        )
+    return [sorted(terms, key=lambda term: -term.contribution) for terms in zip(*columns, strict=True)]
 
 
 def _combined(tails: dict[str, BackgroundTail], events: EventSet) -> dict[str, Array]:

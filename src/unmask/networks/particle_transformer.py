@@ -223,7 +223,7 @@ class ParticleTransformer(nn.Module):
         """
         rows = self.embedding(features)
         unseen = torch.zeros_like(is_real, dtype=rows.dtype).masked_fill(~is_real, -torch.inf)[:, None, None]
-        bias = unseen.expand(-1, -1, len(is_real[0]), -1)
+        bias = unseen.expand(-1, -1, is_real.shape[1], -1)
         if self.pair_embedding is not None and pairs is not None:
             n = features.shape[1]
             one, other = pair_index(n, features.device)
@@ -236,7 +236,7 @@ class ParticleTransformer(nn.Module):
         if self.class_token is None:
             token: Tensor = (rows * is_real[..., None]).sum(1, keepdim=True)
         else:
-            token = self.class_token.expand(len(rows), 1, -1).to(rows.dtype)
+            token = self.class_token.expand(rows.shape[0], 1, -1).to(rows.dtype)
         unseen = F.pad(unseen, (1, 0))  # the token sees itself
         for layer in self.class_layers:
             token = layer(token, torch.cat([token, rows], 1), unseen)

@@ -89,6 +89,11 @@ def p_values(background: npt.NDArray[Any], score: npt.NDArray[Any], weight: Arra
     return Survival.of(background, weight).p_values(score)
 
 
+def p_value_text(minus_log_p: float, beyond: float) -> str:
+    """A p-value as text; beyond the largest score of background there is an order but nothing measured."""
+    return "beyond all background" if minus_log_p > beyond else f"p = {np.exp(-minus_log_p):.2g}"
+
+
 @dataclass(frozen=True)
 class BackgroundTail:
     """Minus the logarithm of the p-value of a score: 0 for an ordinary event, and never equal for two anomalous ones.
@@ -141,8 +146,12 @@ class BackgroundTail:
         >>> BackgroundTail.of(np.arange(100.0)).text(-np.log(0.02))
         'p = 0.02'
         """
-        beyond = minus_log_p > self.minus_log_p[-2]
-        return "beyond all background" if beyond else f"p = {np.exp(-minus_log_p):.2g}"
+        return p_value_text(minus_log_p, self.beyond)
+
+    @property
+    def beyond(self) -> float:
+        """Minus the logarithm of the p-value of the largest score of background."""
+        return float(self.minus_log_p[-2])
 
     def arrays(self, name: str) -> dict[str, npt.NDArray[Any]]:
         """Everything learned, for an artifact."""

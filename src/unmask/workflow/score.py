@@ -13,6 +13,7 @@ from unmask.artifacts import MANIFEST, Json, provenance, sha256_of_file
 from unmask.detectors import Detector, load_detector
 from unmask.errors import ArtifactError, UnmaskError, UsageError
 from unmask.events.event_set import EventSet
+from unmask.export.onnx_detector import GRAPH, OnnxDetector
 from unmask.io.sample import resolve
 from unmask.io.source import ReadOptions
 from unmask.outputs import check_output
@@ -35,7 +36,7 @@ def score(
     Parameters
     ----------
     detector
-        Fitted detector, or the folder of a saved one.
+        Fitted detector, or the folder of a saved one, or its graph (``model.onnx``).
     paths
         Event files, patterns, or names of samples such as ``sample:gluino``.
     out
@@ -93,17 +94,14 @@ class Scoring:
     @property
     def detector(self) -> Detector:
         """The detector, loaded once per process."""
-        return self.model if isinstance(self.model, Detector) else _load(self.model, self.digest)
+        return self.model if isinstance(self.model, Detector) else _load(self.model, _digest(self.model))
 
     @property
     def digest(self) -> str | None:
         """SHA-256 of the detector's manifest, which holds those of all its files; None for one that is not saved."""
-        if isinstance(self.model, Detector):
-            return None
-        try:
-            return sha256_of_file(self.model / MANIFEST)
-        except FileNotFoundError:
-            raise ArtifactError(f"no {MANIFEST} here; give the folder of a trained detector", path=self.model) from None
+        if isinstance(detector := self.detector, OnnxDetector):
+            return detector.digest
+        return None if isinstance(self.model, Detector) else _digest(self.model)
 
     def origin(self) -> dict[str, Json]:
         """Provenance of scores: the detector and how it scores."""
@@ -117,8 +115,7 @@ class Scoring:
 
     def write(self, events: Iterable[EventSet], out: Path, **metadata: Json) -> Outcome:
         """Score a stream of events in bounded memory; explanations go beside ``out``, and older ones are removed."""
-        detector, tokenizer = self.detector, self.detector.tokenizer
-        of_tokenizer = {"tokenizer": {"kind": tokenizer.kind, "settings": tokenizer.settings()}} if tokenizer else {}
+        detector = self.detector
         most, n_trained_on = MostAnomalous(self.explain), 0
         if self.explain:
             detector.explain(EventSet.empty())  # one that cannot explain raises now, not after hours
@@ -133,10 +130,7 @@ class Scoring:
                 n_trained_on += scores.n_trained_on
                 yield scores
 
-        # Scores tell what made them without the model.
-        record = provenance(
-            **self.origin(), **metadata, settings=detector.settings(), **of_tokenizer, fitted_on=detector.fitted_on_
-        )
+        record = provenance(**self.origin(), **metadata, **detector.record())
         explained_path(out).unlink(missing_ok=True)
         n_events = write_scores(out, scored(), provenance=record)
         if self.explain:
@@ -151,8 +145,19 @@ class Scoring:
 
 @lru_cache(maxsize=4)
 def _load(model: Path, digest: str) -> Detector:  # noqa: ARG001
-    """Load a detector; another one in the same folder has another digest."""
-    return load_detector(model)
+    """Load a detector; another one in the same place has another digest."""
+    return OnnxDetector.load(model) if model.suffix == GRAPH else load_detector(model)
+
+
+def _digest(model: Path) -> str:
+    """SHA-256 of a graph, or of the manifest of a saved detector."""
+    try:
+        return sha256_of_file(model if model.suffix == GRAPH else model / MANIFEST)
+    except (FileNotFoundError, NotADirectoryError):
+        raise ArtifactError(
+            f"no {MANIFEST} here; give the folder of a trained detector, or what unmask export wrote ({GRAPH})",
+            path=model,
+        ) from None
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,11 @@ def _from_tables(where: str, content: Mapping[str, Any]) -> Settings:
     return Settings(Path(where).stem, str(content.get("description", "")), tokenizer, detector)
 
 
+def preset_descriptions() -> dict[str, str]:
+    """Description of each preset, without making anything."""
+    return {name: read_toml(_FOLDER / f"{name}.toml").get("description", "") for name in preset_names()}
+
+
 def merged(*tables: Mapping[str, Any]) -> dict[str, Any]:
     """Merge tables, within tables one entry at a time; the later ones win.
 

@@ -1,0 +1,1 @@
+"""Detectors as ONNX graphs: writing them, and scoring with them without torch."""
