@@ -30,7 +30,7 @@ import sys, types
 from pathlib import Path
 path = Path({table.__file__!r})
 lines = path.read_text().replace("\\n)\\n#: Types that every", '''
-    ObjectType(8, ("x",), "axion jet", family="axion jet"),
+    ObjectType(10, ("x",), "axion jet", family="axion jet"),
 )
 #: Types that every''')
 assert "axion" in lines
@@ -72,7 +72,7 @@ from unmask.io.read import read_events
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
 from unmask.tokenizers.vqvae import VQVAE_TRAINING, VQVAETokenizer
 train, common = read_events("train.csv"), read_events("common.csv")
-assert (train.tag == 8).any() and "axion jet 1.00" in repr(train), repr(train)
+assert (train.tag == 10).any() and "axion jet 1.00" in repr(train), repr(train)
 
 lut = LookupTableTokenizer(4).fit(train)
 assert lut.n_codes == 8 * 64 + 8

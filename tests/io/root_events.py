@@ -48,8 +48,25 @@ PHOTON = {
     "eta": ak.Array([[], [], [], [], [-1.7], [], []]),
     "phi": ak.Array([[], [], [], [], [-2.5], [], []]),
 }
+#: Candidates for hadronic taus, each of which is a jet too; the first is identified.
+TAU = {
+    "pt": ak.Array([[60.0], [], [], [], [35.0], [], []]),
+    "eta": ak.Array([[-1.0], [], [], [], [1.5], [], []]),
+    "phi": ak.Array([[2.0], [], [], [], [0.5], [], []]),
+    "mass": ak.Array([[8.0], [], [], [], [5.0], [], []]),
+}
+IS_TAU = ak.Array([[True], [], [], [], [False], [], []])
+#: Near an electron, around the first jet, around the first jet, and soft.
+LARGE_R_JET = {
+    "pt": ak.Array([[], [], [220.0], [260.0], [], [310.0, 150.0], []]),
+    "eta": ak.Array([[], [], [0.2], [-0.1], [], [-0.2, 0.3], []]),
+    "phi": ak.Array([[], [], [0.0], [3.0], [], [-1.4, 1.6], []]),
+    "mass": ak.Array([[], [], [70.0], [80.0], [], [120.0, 9.0], []]),
+}
 #: tag of each object, in the order of an event set.
 TAGS = [[1, 2, 2, 3], [1, 6], [3, 4], [1, 2, 5, 6], [1, 7], [2, 2], [1, 4]]
+#: The same where taus and large-R jets are read too, which take the place of jets.
+TAGS_WITH_ALL = [[2, 2, 3, 8], [1, 6], [3, 4], [2, 5, 6, 9], [1, 7], [2, 9], [1, 4]]
 
 
 def delphes() -> Groups:
@@ -62,7 +79,9 @@ def delphes() -> Groups:
 
     return {
         "Event": {"Number": ak.unflatten(EVENT_ID, one), "Weight": ak.unflatten(WEIGHT, one)},
-        "Jet": named(JET) | {"BTag": ak.values_astype(IS_B, np.uint32)},
+        "Jet": named(JET)
+        | {"BTag": ak.values_astype(IS_B, np.uint32), "TauTag": ak.values_astype(JET["pt"] == 60, np.uint32)},
+        "FatJet": named(LARGE_R_JET),
         "Electron": named(ELECTRON) | {"IsolationVar": ELECTRON["pt"] * 0},
         "Muon": named(MUON) | {"IsolationVar": MUON["pt"] * 0},
         "Photon": named(PHOTON) | {"E": PHOTON["pt"] * np.cosh(PHOTON["eta"])},
@@ -86,6 +105,8 @@ def nanoaod(version: Literal[9, 12, 15] = 9) -> Groups:
         "Electron": ELECTRON | {"cutBased": ak.values_astype(ELECTRON["pt"] * 0 + 4, np.int32)},
         "Muon": MUON | {"mediumId": MUON["pt"] > 0, "pfRelIso04_all": MUON["pt"] * 0},
         "Photon": PHOTON | {"cutBased": ak.values_astype(PHOTON["pt"] * 0 + 3, np.int32)},
+        "Tau": TAU | {"idDeepTau2017v2p1VSjet": ak.values_astype(ak.where(IS_TAU, 31, 15), np.uint8)},
+        "FatJet": LARGE_R_JET,
         "PuppiMET": wrong_met if version == 9 else met,
     }
     if version <= 12:
@@ -97,7 +118,8 @@ def physlite() -> Groups:
     """Columns of a PHYSLITE tree, energies in MeV; the soft term makes up for the objects, so that MET is MET_GEV."""
 
     def in_mev(columns: dict[str, Any]) -> dict[str, Any]:
-        return {name: values * 1e3 if name in ("pt", "mass") else values for name, values in columns.items()}
+        names = {name: "m" if name == "mass" else name for name in columns}
+        return {names[name]: values * 1e3 if name in ("pt", "mass") else values for name, values in columns.items()}
 
     def zeros(values: Any) -> Any:
         return values["pt"] * 0
@@ -108,7 +130,6 @@ def physlite() -> Groups:
         soft["mpy"] = soft["mpy"] + ak.to_numpy(ak.sum(objects["pt"] * np.sin(objects["phi"]), axis=1))
     n_jets = ak.num(JET["pt"])
     probability = ak.where(IS_B, 0.98, 0.01)[:, ::-1]  # b-tagging results stand in another order than the jets
-    jet = in_mev(JET)
     return {
         "EventInfoAuxDyn": {
             "eventNumber": EVENT_ID.astype(np.uint64),
@@ -116,11 +137,8 @@ def physlite() -> Groups:
             "lumiBlock": LUMINOSITY_BLOCK.astype(np.uint32),
             "mcEventWeights": ak.Array([[weight, 99.0] for weight in WEIGHT]),
         },
-        "AnalysisJetsAuxDyn": {
-            "pt": jet["pt"],
-            "eta": jet["eta"],
-            "phi": jet["phi"],
-            "m": jet["mass"],
+        "AnalysisJetsAuxDyn": in_mev(JET)
+        | {
             "NNJvtPass": ak.values_astype(zeros(JET) + 1, np.int8),
             "btaggingLink.m_persIndex": ak.values_astype(n_jets - 1 - ak.local_index(JET["pt"]), np.uint32),
         },
@@ -144,6 +162,8 @@ def physlite() -> Groups:
             "DFCommonPhotonsIsEMTight": ak.values_astype(zeros(PHOTON) + 1, np.int8),
             "topoetcone20": zeros(PHOTON),
         },
+        "AnalysisTauJetsAuxDyn": in_mev(TAU) | {"JetDeepSetMedium": ak.values_astype(IS_TAU, np.int8)},
+        "AnalysisLargeRJetsAuxDyn": in_mev(LARGE_R_JET),
         "MET_Core_AnalysisMETAuxDyn": {
             "source": ak.Array([[0x11020, 0x14020]] * N_EVENTS),
             "mpx": ak.Array([[9e5, value * 1e3] for value in soft["mpx"]]),

@@ -124,7 +124,7 @@ BAD_LINES = {
     "cut after a separator": ("7;ttH;1;1e5;", "METphi is ''"),
     "an object with six fields": (GOOD_LINE + ",1", "has 6 fields"),
     "an empty object": ("7;ttH;1;1e5;0.5;;j,60000,50000,0.3,1.5", "has 1 fields"),
-    "an unknown symbol": ("7;ttH;1;1e5;0.5;tau,60000,50000,0.3,1.5", "unknown object symbol 'tau'"),
+    "an unknown symbol": ("7;ttH;1;1e5;0.5;nu,60000,50000,0.3,1.5", "unknown object symbol 'nu'"),
     "a wrong capital": ("7;ttH;1;1e5;0.5;J,60000,50000,0.3,1.5", "unknown object symbol 'J'"),
     "a word for a number": ("7;ttH;1;1e5;0.5;j,60000,high,0.3,1.5", "pt is 'high'"),
     "an empty number": ("7;ttH;1;1e5;0.5;j,60000,,0.3,1.5", "pt is ''"),
@@ -171,7 +171,7 @@ def _spoilt_fixed_line(fields: list[str], name: str) -> list[str]:
         case "a word for a number":
             return [*fields[:18], "high", *fields[19:]]
         case "an unknown tag":
-            return ["8", *fields[1:]]
+            return ["20", *fields[1:]]
         case "a fractional tag":
             return ["1.5", *fields[1:]]
         case "a negative tag":
@@ -190,7 +190,7 @@ FIXED_FAULTS = {
     "one field less": "91 fields",
     "one field more": "93 fields",
     "a word for a number": "MET is 'high'",
-    "an unknown tag": "tag1 is 8",
+    "an unknown tag": "tag1 is 20",
     "a fractional tag": "tag1 is 1.5",
     "a negative tag": "tag1 is -1",
     "a NaN tag": "tag1 is nan",
@@ -215,7 +215,7 @@ def test_a_malformed_fixed_line(tmp_path: Path, fault_name: str, separator: str)
     assert bad.n_skipped == 1
 
 
-@pytest.mark.parametrize(("tag", "shown"), [(8.0, "8"), (-1.0, "-1"), (0.5, "0.5"), (np.nan, "nan")])
+@pytest.mark.parametrize(("tag", "shown"), [(20.0, "20"), (-1.0, "-1"), (0.5, "0.5"), (np.nan, "nan")])
 @pytest.mark.parametrize("format_name", ["hdf5", "npz"])
 def test_a_bad_tag_in_an_array(tmp_path: Path, format_name: str, tag: float, shown: str) -> None:
     table = fixed_table(example_events(6))

@@ -227,7 +227,7 @@ def spoil_row_3(table: pa.Table, name: str, spoil: Callable[[object], object]) -
         ("pt_mev", lambda values: values[:-1], "lists of unequal lengths; accepted: tag, energy_mev"),
         ("tag", lambda values: [], "lists of unequal lengths"),
         ("tag", lambda values: [0, *values[1:]], "an unknown tag; accepted: 1 jet, 2 b-jet"),
-        ("tag", lambda values: [8, *values[1:]], "an unknown tag"),
+        ("tag", lambda values: [20, *values[1:]], "an unknown tag"),
         ("label", lambda value: 2, "an unknown label; accepted: 0, 1, -1"),
         ("eta", lambda values: None, "a missing value"),
         ("eta", lambda values: [None, *values[1:]], "a missing value"),

@@ -83,6 +83,10 @@ def sources_of(
         str | None,
         _input(metavar="NAME,...", help="Further branches or columns to carry along: PuppiMET_pt,nSV."),
     ] = None,
+    objects: Annotated[
+        str | None,
+        _input(metavar="NAME,...", help="Object types to read [ROOT default: electron,muon,photon,jet]."),
+    ] = None,
     cut: Annotated[
         str | None,
         _input(metavar="CONDITION", help='Events to keep, in GeV: "n_jets > 2 and met > 50 and HLT_IsoMu24".'),
@@ -116,7 +120,7 @@ def sources_of(
         known = Samples((Sample(xsec=xsec),), lumi or 1.0)
     given = [*(files or []), *(background or []), *(signal or []), *(data or [])]
     for text in select or []:
-        if not re.fullmatch(r"\w+(\.\w+){1,2}=.*", text):
+        if not re.fullmatch(r"[\w-]+(\.\w+){1,2}=.*", text):
             raise UsageError(
                 f"--select {text!r}: expected jet.min_pt_gev=30, or with a branch muon.identification.looseId=1"
             )
@@ -130,11 +134,16 @@ def sources_of(
         dataset=dataset,
         selection=parse_settings(select),
         weight=weight,
-        keep=tuple(name.strip() for name in (keep or "").split(",") if name.strip()),
+        keep=_names(keep),
+        objects=_names(objects),
         cut=cut,
         golden_json=read_golden_json(golden_json) if golden_json else {},
     )
     return Sources(given, file_format, options, signal_process or [], skip_bad=skip_bad, samples=known, labels=labels)
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
 def reads_events(command: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:

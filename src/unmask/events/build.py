@@ -64,6 +64,12 @@ class FlatEvents:
         }
         return FlatEvents(**kept)
 
+    def keep_objects(self, is_kept: npt.NDArray[np.bool_]) -> FlatEvents:
+        """Return the same events with the objects where ``is_kept``."""
+        n_objects = np.bincount(self.event_of_object[is_kept], minlength=len(self)).astype(np.int64)
+        kept: dict[str, Any] = {name: getattr(self, name)[is_kept] for name in OBJECT_COLUMNS}
+        return replace(self, n_objects=n_objects, **kept)
+
 
 def to_mev(values: npt.NDArray[Any], unit: Unit | None) -> npt.NDArray[Any]:
     """Turn energies in a declared unit into MeV."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from unmask.errors import UsageError
 from unmask.events.columns import EventTable, columns_of, join, make_read_only
-from unmask.events.objects import IS_B_JET, IS_JET, MAX_OBJECTS, OBJECTS, PADDING_TAG, Unit
+from unmask.events.objects import COMMON_TYPES, IS_B_JET, IS_JET, MAX_OBJECTS, OBJECTS, PADDING_TAG, Unit
 
 BACKGROUND, SIGNAL, UNKNOWN = 0, 1, -1
 LABEL_NAMES = {BACKGROUND: "background", SIGNAL: "signal", UNKNOWN: "unlabeled"}
@@ -252,7 +252,8 @@ class EventSet(EventTable):
         processes = ", ".join(f"{word} {n:,}" for word, n in self.process_names.counts().items())
         labels = ", ".join(f"{int((self.label == k).sum()):,} {LABEL_NAMES[k]}" for k in np.unique(self.label)[::-1])
         in_gev = [np.median(column) / 1e3 for column in (self.met_mev, self.ht_mev)]
-        objects = ", ".join(f"{one.name} {(self.tag == tag).sum(1).mean():.2f}" for tag, one in OBJECTS.items())
+        shown = [(one, n) for tag, one in OBJECTS.items() if (n := (self.tag == tag).sum()) or one.name in COMMON_TYPES]
+        objects = ", ".join(f"{one.name} {n / len(self):.2f}" for one, n in shown)
         return (
             f"EventSet: {len(self):,} events ({labels})\n"
             f"  processes: {processes}\n"

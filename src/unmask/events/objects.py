@@ -6,9 +6,11 @@ A further type is one row of ``OBJECT_TYPES``, and a branch of the reader that f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
+
+from unmask.errors import UsageError, nearest
 
 #: Objects kept of an event, those of largest pT, unless more are asked for.
 MAX_OBJECTS = 18
@@ -57,6 +59,8 @@ OBJECT_TYPES = (
     ObjectType(5, ("m-", "mu-"), "muon", family="muon", charge=-1),
     ObjectType(6, ("m+", "mu+"), "antimuon", family="muon", charge=+1),
     ObjectType(7, ("g",), "photon", family="photon"),
+    ObjectType(8, ("tau", "tau-", "tau+"), "tau", family="tau"),
+    ObjectType(9, ("fj",), "large-R-jet", family="large-R-jet"),
 )
 #: Types that every model knows; it knows others if they are among its training events.
 COMMON_TYPES = ("jet", "b-jet", "electron", "positron", "muon", "antimuon", "photon")
@@ -65,6 +69,8 @@ COMMON_TYPES = ("jet", "b-jet", "electron", "positron", "muon", "antimuon", "pho
 OBJECTS: dict[int, ObjectType] = {one.tag: one for one in OBJECT_TYPES}
 #: By name.
 TAGS: dict[str, int] = {one.name: one.tag for one in OBJECT_TYPES}
+#: Kinds of objects, by which they are selected.
+FAMILIES = tuple(dict.fromkeys(one.family for one in OBJECT_TYPES))
 #: Every accepted spelling of an object in a text file -> tag.
 SYMBOL_TAGS: dict[str, int] = {symbol: one.tag for one in OBJECT_TYPES for symbol in one.symbols}
 KNOWN_TAGS = ", ".join(f"{tag} {one.name}" for tag, one in OBJECTS.items())
@@ -74,6 +80,19 @@ LEPTON_TAGS = tuple(
     tuple(next(one.tag for one in OBJECT_TYPES if (one.family, one.charge) == (family, charge)) for charge in (-1, +1))
     for family in ("electron", "muon")
 )
+
+
+def tags_of(names: Iterable[str]) -> list[int]:
+    """Tags of the types with these names, or of these families.
+
+    >>> tags_of(["jet", "positron"])
+    [1, 2, 4]
+    """
+    names = list(names)
+    for name in names:
+        if name not in (*TAGS, *FAMILIES):
+            raise UsageError(f"unknown object {name!r}; {nearest(name, TAGS)}")
+    return [one.tag for one in OBJECT_TYPES if one.name in names or one.family in names]
 
 
 def by_tag(holds: Callable[[ObjectType], bool]) -> tuple[bool, ...]:

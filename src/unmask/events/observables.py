@@ -99,6 +99,8 @@ _COUNTED = {
     "muons": ("muon",),
     "photons": ("photon",),
     "jets": ("jet",),
+    "taus": ("tau",),
+    "large_r_jets": ("large-R-jet",),
 }
 _COUNTS = {plural: _of_families(*families) for plural, families in _COUNTED.items()}
 

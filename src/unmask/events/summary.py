@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.events.event_set import LABEL_NAMES, EventSet
-from unmask.events.objects import OBJECTS, TAG_LIMIT
+from unmask.events.objects import COMMON_TYPES, OBJECTS, TAG_LIMIT
 from unmask.events.observables import OBSERVABLES
 
 # Quartiles come from a histogram of logarithms, so that memory does not grow with the events; a bin is 0.1% wide.
@@ -43,7 +43,11 @@ def summarize(chunks: Iterable[EventSet]) -> dict[str, Any]:
         "labels": {LABEL_NAMES[code]: labels[code] for code in sorted(labels)},
         "sum_of_weights": sum_of_weights,
         "n_events_with_n_objects": {str(n): multiplicity[n] for n in sorted(multiplicity)},
-        "mean_objects_per_event": {one.name: int(n_of_tag[tag]) / max(n_events, 1) for tag, one in OBJECTS.items()},
+        "mean_objects_per_event": {
+            one.name: int(n_of_tag[tag]) / max(n_events, 1)
+            for tag, one in OBJECTS.items()
+            if n_of_tag[tag] or one.name in COMMON_TYPES
+        },
         **{f"{name}_quartiles_gev": _quartiles_gev(counts) for name, counts in histograms.items()},
         "n_cut_events": n_cut_events,
     }

@@ -16,7 +16,7 @@ from unmask.events.build import to_event_set
 from unmask.events.checks import BadEvents, check_events
 from unmask.events.cuts import Cut
 from unmask.events.event_set import EventSet, Label, label_code
-from unmask.events.objects import MAX_OBJECTS
+from unmask.events.objects import MAX_OBJECTS, tags_of
 from unmask.io import FILE_FORMATS, ROOT_FORMATS, FileFormat
 from unmask.io.golden_json import is_certified
 from unmask.io.record import FileRecord
@@ -87,7 +87,10 @@ def stream_events(
     for chunk in reader(source):
         if kind not in ROOT_FORMATS:  # these make a selection of their own, and count
             record.count_events("in file", len(chunk.events))
-        events = check_events(chunk.events, path=path, place=chunk.place, bad=source.bad)
+        events = chunk.events
+        if options.objects:
+            events = events.keep_objects(np.isin(events.tag, tags_of(options.objects)))
+        events = check_events(events, path=path, place=chunk.place, bad=source.bad)
         record.count_events("usable values", len(events))
         n_events += len(events)
         if not len(events):

@@ -83,7 +83,14 @@ def _quality_level(entries: Entries) -> npt.NDArray[np.int64]:
 LAYOUTS: dict[RootFormat, Layout] = {
     "delphes": Layout(
         unit="GeV",
-        prefixes={"electron": "Electron.", "muon": "Muon.", "photon": "Photon.", "jet": "Jet."},
+        prefixes={
+            "electron": "Electron.",
+            "muon": "Muon.",
+            "photon": "Photon.",
+            "jet": "Jet.",
+            "tau": "Jet.",
+            "large-R-jet": "FatJet.",
+        },
         columns={"pt": "PT", "eta": "Eta", "phi": "Phi", "mass": "Mass", "charge": "Charge"},
         event_id="Event.Number[0]",
         weight="Event.Weight[0]",
@@ -92,7 +99,14 @@ LAYOUTS: dict[RootFormat, Layout] = {
     ),
     "nanoaod": Layout(
         unit="GeV",
-        prefixes={"electron": "Electron_", "muon": "Muon_", "photon": "Photon_", "jet": "Jet_"},
+        prefixes={
+            "electron": "Electron_",
+            "muon": "Muon_",
+            "photon": "Photon_",
+            "jet": "Jet_",
+            "tau": "Tau_",
+            "large-R-jet": "FatJet_",
+        },
         columns={"pt": "pt", "eta": "eta", "phi": "phi", "mass": "mass", "charge": "charge"},
         event_id="event",
         further={"run": "run", "luminosity_block": "luminosityBlock"},
@@ -108,6 +122,8 @@ LAYOUTS: dict[RootFormat, Layout] = {
             "muon": "AnalysisMuonsAuxDyn.",
             "photon": "AnalysisPhotonsAuxDyn.",
             "jet": "AnalysisJetsAuxDyn.",
+            "tau": "AnalysisTauJetsAuxDyn.",
+            "large-R-jet": "AnalysisLargeRJetsAuxDyn.",
         },
         columns={"pt": "pt", "eta": "eta", "phi": "phi", "mass": "m", "charge": "charge"},
         event_id="EventInfoAuxDyn.eventNumber",

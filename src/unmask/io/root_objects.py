@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,19 @@ from unmask.errors import UsageError
 from unmask.events.build import FlatEvents, to_mev
 from unmask.events.columns import Names
 from unmask.events.event_set import OBJECT_COLUMNS
-from unmask.events.objects import LEPTON_TAGS, TAGS, Unit
+from unmask.events.objects import LEPTON_TAGS, OBJECTS, TAGS, Unit, tags_of
 from unmask.io import RootFormat
 from unmask.io.record import FileRecord
 from unmask.io.root_file import Entries, find_tree, open_root, pick_tree
-from unmask.io.selections import OBJECT_KINDS, ObjectKind, ObjectSelection, SelectionTable, selection_table
+from unmask.io.selections import (
+    DEFAULT_KINDS,
+    JET_LIKE_KINDS,
+    OBJECT_KINDS,
+    ObjectKind,
+    ObjectSelection,
+    SelectionTable,
+    selection_table,
+)
 from unmask.io.source import Chunk, ReadOptions, Source
 from unmask.kinematics import delta_r
 
@@ -26,7 +34,7 @@ AnyArray = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-#: Masses in MeV. Files round that of a light particle, or leave it out; jets bring their own.
+#: Masses in MeV. Files round that of a light particle, or leave it out; taus and jets bring their own.
 _MASS_MEV = {"electron": 0.511, "muon": 105.66, "photon": 0.0}
 #: Tags of a negative and a positive lepton.
 _LEPTON_TAGS = dict(zip(("electron", "muon"), LEPTON_TAGS, strict=True))
@@ -92,16 +100,21 @@ def stream_root(source: Source, kind: RootFormat, layout: Layout) -> Iterator[Ch
 
 
 def select_objects(
-    entries: Entries, layout: Layout, table: SelectionTable, record: FileRecord
+    entries: Entries,
+    layout: Layout,
+    table: SelectionTable,
+    record: FileRecord,
+    kinds: Collection[str] = DEFAULT_KINDS,
 ) -> dict[ObjectKind, Objects]:
     """Read the objects of some entries and keep those that the table asks for."""
     selected: dict[ObjectKind, Objects] = {}
-    for kind in OBJECT_KINDS:
+    for kind in (one for one in OBJECT_KINDS if one in kinds):
         objects = _select(entries, layout, kind, table[kind], record)
-        for other in selected.values():
-            objects = objects.keep(~_is_near(objects, other, table[kind].min_delta_r))
-        if table[kind].min_delta_r:
-            record.count_objects(kind, f"distance to others >= {table[kind].min_delta_r:g}", len(objects.event))
+        for other, others in selected.items():
+            decides = other if kind == "jet" and other in JET_LIKE_KINDS else kind
+            objects = objects.keep(~_is_near(objects, others, table[decides].min_delta_r))
+        if kind == "jet" or table[kind].min_delta_r:
+            record.count_objects(kind, "distance to other objects", len(objects.event))
         selected[kind] = objects
     return selected
 
@@ -109,7 +122,8 @@ def select_objects(
 def _flat_events(entries: Entries, layout: Layout, table: SelectionTable, source: Source) -> FlatEvents:
     n, record = len(entries), source.record
     record.count_events("in file", n)
-    objects = select_objects(entries, layout, table, record).values()
+    kinds = {OBJECTS[tag].family for tag in tags_of(source.options.objects or DEFAULT_KINDS)}
+    objects = select_objects(entries, layout, table, record, kinds).values()
     event = np.concatenate([one.event for one in objects])
     order = np.argsort(event, kind="stable")
     columns: dict[str, Any] = {
@@ -189,12 +203,11 @@ def _select(
     for name in available(selection.identification)[:1]:
         require(column(name) >= selection.identification[name], f"{name} >= {selection.identification[name]:g}")
 
-    tag = np.full(len(pt), TAGS["photon"], np.uint8)
+    tag = np.full(len(pt), TAGS[kind], np.uint8)
     if kind in _LEPTON_TAGS:
         negative, positive = _LEPTON_TAGS[kind]
         tag = np.where(column(layout.columns["charge"]) > 0, positive, negative).astype(np.uint8)
     elif kind == "jet":
-        tag[:] = TAGS["jet"]
         is_open = np.ones(len(pt), np.bool_)  # no tagger has given a score yet
         for name in available(selection.b_tag):
             score, limit = column(name), selection.b_tag[name]
@@ -205,7 +218,7 @@ def _select(
             is_open &= ~(score >= layout.min_b_score)
             if not is_open.any():
                 break
-    mass_mev = to_mev(column(layout.columns["mass"]), layout.unit) if kind == "jet" else _MASS_MEV[kind]
+    mass_mev = _MASS_MEV[kind] if kind in _MASS_MEV else to_mev(column(layout.columns["mass"]), layout.unit)
     energy_mev = np.hypot(pt_mev * np.cosh(eta), np.maximum(mass_mev, 0))
     event = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     return Objects(event, tag, energy_mev, pt_mev, eta, phi).keep(is_kept)

@@ -10,9 +10,13 @@ from typing import Any, Literal, get_args
 from unmask.errors import UsageError, nearest
 from unmask.io import RootFormat
 
-ObjectKind = Literal["electron", "muon", "photon", "jet"]
+ObjectKind = Literal["electron", "muon", "photon", "tau", "large-R-jet", "jet"]
 #: In order of trust: an object near a selected one of an earlier kind is the same particle, seen twice.
 OBJECT_KINDS: tuple[ObjectKind, ...] = get_args(ObjectKind)
+#: Read unless others are asked for.
+DEFAULT_KINDS: tuple[ObjectKind, ...] = ("electron", "muon", "photon", "jet")
+#: Made of what jets are made of; it is their distance that jets keep from them.
+JET_LIKE_KINDS: tuple[ObjectKind, ...] = ("tau", "large-R-jet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,8 @@ class ObjectSelection:
         Jets above this are b-jets; a tagger that was not run on a jet leaves it to the next one. Delphes stores one bit
         for each working point of its card: there it is the bits of which at least one must be set.
     min_delta_r
-        Distance in (eta, phi) to selected objects of earlier kinds; the order is electron, muon, photon, jet.
+        Distance in (eta, phi) to selected objects of earlier kinds; the order is electron, muon, photon, tau, large-R
+        jet, jet. From taus and large-R jets, jets keep the distance of these.
     """
 
     min_pt_gev: float
@@ -50,12 +55,14 @@ class ObjectSelection:
 SelectionTable = dict[ObjectKind, ObjectSelection]
 
 #: Thresholds in pT and |eta| are those of the benchmark data in all formats; the rest is each experiment's medium
-#: working point (Delphes: its card has isolated the objects and removed overlaps already).
+#: working point (Delphes: its card has isolated the objects and removed overlaps already). Taus are hadronic.
 DEFAULT_SELECTIONS: dict[RootFormat, SelectionTable] = {
     "delphes": {
         "electron": ObjectSelection(15, 2.47),
         "muon": ObjectSelection(15, 2.7),
         "photon": ObjectSelection(20, 2.37),
+        "tau": ObjectSelection(20, 2.5, identification={"TauTag": 1}, min_delta_r=0.4),
+        "large-R-jet": ObjectSelection(200, 2.4, min_delta_r=0.8),
         "jet": ObjectSelection(20, 2.8, b_tag={"BTag": 1}),
     },
     "nanoaod": {
@@ -63,6 +70,14 @@ DEFAULT_SELECTIONS: dict[RootFormat, SelectionTable] = {
         "electron": ObjectSelection(15, 2.47, identification={"cutBased": 3}),
         "muon": ObjectSelection(15, 2.7, isolation={"pfRelIso04_all": 0.25}, identification={"mediumId": 1}),
         "photon": ObjectSelection(20, 2.37, identification={"cutBased": 2, "cutBasedBitmap": 2}, min_delta_r=0.4),
+        # The first counts working points from 1, the others have a bit for each, also those below.
+        "tau": ObjectSelection(
+            20,
+            2.3,
+            identification={"idDeepTau2018v2p5VSjet": 5, "idDeepTau2017v2p1VSjet": 16, "idMVAoldDM": 4},
+            min_delta_r=0.4,
+        ),
+        "large-R-jet": ObjectSelection(200, 2.4, min_delta_r=0.8),
         # Values for 2024, 2022, 2018 and 2015; other years differ a little. jetId is not asked for: files since
         # version 15 lack it.
         "jet": ObjectSelection(
@@ -92,6 +107,8 @@ DEFAULT_SELECTIONS: dict[RootFormat, SelectionTable] = {
             identification={"DFCommonPhotonsIsEMTight": 1},
             min_delta_r=0.4,
         ),
+        "tau": ObjectSelection(20, 2.5, identification={"GNTauM_v0prune": 1, "JetDeepSetMedium": 1}, min_delta_r=0.4),
+        "large-R-jet": ObjectSelection(200, 2.0, min_delta_r=1.0),
         # Discriminants at 77% b-jet efficiency.
         "jet": ObjectSelection(
             20,

@@ -18,7 +18,7 @@ from unmask.errors import BadDataError
 from unmask.events.build import FlatEvents
 from unmask.events.checks import BadEvents
 from unmask.events.cuts import Cut
-from unmask.events.objects import Unit
+from unmask.events.objects import Unit, tags_of
 from unmask.io.golden_json import Certified
 from unmask.io.record import FileRecord
 
@@ -58,6 +58,9 @@ class ReadOptions:
         Branch of a ROOT file, or column of a Parquet file, with the weights; None takes the format's own.
     scale
         Multiplies the weights.
+    objects
+        Names of the object types to read, or of their families; by default all of a text or Parquet file, and the
+        electrons, muons, photons and jets of a ROOT file.
     cut
         Events to keep, such as ``n_leptons >= 2 and met > 50``: a condition (:class:`unmask.events.cuts.Cut`) on
         observables, momenta in GeV, and on columns of Parquet and ROOT files, carried along like those of ``keep``.
@@ -78,6 +81,7 @@ class ReadOptions:
     keep: tuple[str, ...] = ()
     weight: str | None = None
     scale: float = 1.0
+    objects: tuple[str, ...] = ()
     cut: str | None = None
     golden_json: Certified = field(default_factory=dict)
     entries: tuple[int, int] | None = None
@@ -85,6 +89,7 @@ class ReadOptions:
     def __post_init__(self) -> None:
         if self.cut is not None:
             Cut(self.cut)
+        tags_of(self.objects)
 
 
 @dataclass(frozen=True)
