@@ -15,7 +15,7 @@ from benchmarks.timing import best_times
 from unmask.events.event_set import BACKGROUND
 from unmask.io.sample import Study, load_sample
 from unmask.networks.masked_token import PADDING_ID, MaskedTokenTransformer
-from unmask.networks.masked_token_scoring import evaluating, token_losses
+from unmask.networks.masked_token_scoring import token_losses
 from unmask.networks.transformer import PositionName
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
 
@@ -86,11 +86,11 @@ def reference_token_losses(
     """Reference implementation of ``token_losses``: a full pass of the network for each position."""
     losses = torch.empty(tokens.shape, device=tokens.device)
     tokens = tokens.long()
-    with evaluating(network):
-        for some, out in zip(tokens.split(n_events_at_once), losses.split(n_events_at_once), strict=True):
-            position = torch.arange(tokens.shape[1], device=tokens.device).repeat(len(some))
-            logits = reference_logits(network, some.repeat_interleave(tokens.shape[1], 0), position)
-            out.copy_(F.cross_entropy(logits, some.flatten(), reduction="none").view(some.shape))
+    network.eval()
+    for some, out in zip(tokens.split(n_events_at_once), losses.split(n_events_at_once), strict=True):
+        position = torch.arange(tokens.shape[1], device=tokens.device).repeat(len(some))
+        logits = reference_logits(network, some.repeat_interleave(tokens.shape[1], 0), position)
+        out.copy_(F.cross_entropy(logits, some.flatten(), reduction="none").view(some.shape))
     return losses.masked_fill_(tokens == PADDING_ID, 0) if network.padding == "ignore" else losses
 
 

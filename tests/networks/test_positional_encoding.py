@@ -7,7 +7,7 @@ import torch
 
 from unmask.errors import UsageError
 from unmask.networks.masked_token import MaskedTokenTransformer
-from unmask.networks.transformer import POSITIONS, make_positional_encoding, rotate
+from unmask.networks.transformer import POSITIONS, PositionalEncoding, rotate
 
 TOKENS = torch.tensor([[3, 1, 4, 2, 5]])
 LAST = torch.tensor([4])
@@ -32,7 +32,7 @@ def test_order_does_not_matter_without_one():
 
 
 def test_rotary_attention_depends_on_distance_only():
-    encoding = make_positional_encoding("rotary", sequence_length=12, hidden=8, head_size=8)
+    encoding = PositionalEncoding("rotary", sequence_length=12, hidden=8, head_size=8)
     torch.manual_seed(0)
     query, key = torch.randn(2, 1, 1, 1, 8)  # (batch, sequence, heads, head_size)
 
@@ -48,7 +48,7 @@ def test_rotary_attention_depends_on_distance_only():
 
 
 def test_sinusoidal_vectors_are_the_published_ones():
-    encoding = make_positional_encoding("sinusoidal", sequence_length=3, hidden=4, head_size=2)
+    encoding = PositionalEncoding("sinusoidal", sequence_length=3, hidden=4, head_size=2)
     added = encoding(torch.zeros(1, 3, 4), torch.arange(3))[0]
     position = torch.arange(3.0)[:, None]
     expected = torch.cat([position.sin(), position.cos(), (position / 100).sin(), (position / 100).cos()], dim=1)
@@ -56,7 +56,7 @@ def test_sinusoidal_vectors_are_the_published_ones():
 
 
 def test_convolution_reaches_the_next_neighbours_only():
-    encoding = make_positional_encoding("convolutional", sequence_length=7, hidden=4, head_size=2)
+    encoding = PositionalEncoding("convolutional", sequence_length=7, hidden=4, head_size=2)
     embedded = torch.zeros(1, 7, 4)
     changed = embedded.clone()
     changed[0, 3] = 1

@@ -87,11 +87,11 @@ def test_losses_do_not_depend_on_batching_order_or_integer_type(position, paddin
     torch.testing.assert_close(token_losses(network, tokens.int()), expected, atol=0, rtol=0)
 
 
-def test_scoring_leaves_network_and_tokens_as_they_were():
+def test_scoring_leaves_parameters_as_they_were():
     network, tokens = make_network(), make_tokens()
     before = [parameter.clone() for parameter in network.parameters()]
     token_losses(network, tokens)
-    assert network.training  # dropout was off for the scoring only
+    assert not network.training  # no dropout
     assert torch.equal(tokens, make_tokens())
     assert all(torch.equal(old, new) for old, new in zip(before, network.parameters(), strict=True))
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UsageError
-from unmask.networks.transformer import PositionName, Rotation, TransformerLayer, make_positional_encoding
+from unmask.networks.transformer import PositionalEncoding, PositionName, Rotation, TransformerLayer
 
 Padding = Literal["predict", "ignore"]
 PADDING_ID = 0
@@ -60,7 +60,7 @@ class MaskedTokenTransformer(nn.Module):
         self.mask_id = n_codes + 1
         # Ignored padding is embedded as zero and stays so, as beyond the ends of the sequence.
         self.embedding = nn.Embedding(n_codes + 2, hidden, padding_idx=PADDING_ID if padding == "ignore" else None)
-        self.positional = make_positional_encoding(
+        self.positional = PositionalEncoding(
             position, sequence_length=sequence_length, hidden=hidden, head_size=hidden // n_heads
         )
         self.layers = nn.ModuleList(

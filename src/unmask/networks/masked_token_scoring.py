@@ -14,11 +14,10 @@ time, or is never read. What :func:`token_losses` leaves out changes nothing but
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Literal, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from unmask.networks.masked_token import PADDING_ID, MaskedTokenTransformer
 from unmask.networks.masked_variants import Slots, VariantScorer
@@ -61,6 +60,8 @@ def reduced_losses(token_losses: Tensor, is_counted: Tensor, is_real: Tensor, re
 def token_losses(network: MaskedTokenTransformer, tokens: Tensor, *, max_rows: int | None = None) -> Tensor:
     """Cross-entropy (n_events, sequence) of each token of each event when it alone is masked; 0 at ignored padding.
 
+    The network is left in evaluation mode, without dropout.
+
     Parameters
     ----------
     tokens
@@ -79,17 +80,17 @@ def token_losses(network: MaskedTokenTransformer, tokens: Tensor, *, max_rows: i
     slot_tokens, slot_positions = tokens[has_slot], network.get_buffer("positions").expand_as(tokens)[has_slot]
     slot_losses = torch.empty(slot_tokens.shape, device=tokens.device)
     padding_loss = torch.zeros(len(tokens), 1, device=tokens.device)
-    with evaluating(network):
-        score = VariantScorer(network)
-        max_rows = max_rows or (CPU_ROWS if tokens.device.type == "cpu" else GPU_ROWS)
-        for n, events, places in _parts(torch.bincount(n_slots, minlength=sequence + 1).tolist(), max_rows):
-            shape = (events.stop - events.start, n)
-            slots = Slots(tokens[events], slot_tokens[places].view(shape), slot_positions[places].view(shape))
-            n_padding = sequence - n if merges_padding else 0
-            if n:
-                slot_losses[places] = score(slots.with_padding(after=n_padding), n).flatten()
-            if n_padding:
-                padding_loss[events] = score(slots.with_padding(before=1, after=n_padding - 1), 1)
+    network.eval()
+    score = VariantScorer(network)
+    max_rows = max_rows or (CPU_ROWS if tokens.device.type == "cpu" else GPU_ROWS)
+    for n, events, places in _parts(torch.bincount(n_slots, minlength=sequence + 1).tolist(), max_rows):
+        shape = (events.stop - events.start, n)
+        slots = Slots(tokens[events], slot_tokens[places].view(shape), slot_positions[places].view(shape))
+        n_padding = sequence - n if merges_padding else 0
+        if n:
+            slot_losses[places] = score(slots.with_padding(after=n_padding), n).flatten()
+        if n_padding:
+            padding_loss[events] = score(slots.with_padding(before=1, after=n_padding - 1), 1)
     losses = torch.empty(tokens.shape, device=tokens.device)
     losses[order] = padding_loss.expand_as(losses).masked_scatter(has_slot, slot_losses)
     return losses
@@ -101,8 +102,7 @@ def token_probabilities(network: MaskedTokenTransformer, tokens: Tensor) -> Tens
     tokens = tokens.long()
     n_events, sequence = tokens.shape
     positions = torch.arange(sequence, device=tokens.device).repeat(n_events)
-    with evaluating(network):
-        logits: Tensor = network(tokens.repeat_interleave(sequence, 0), positions)
+    logits: Tensor = network.eval()(tokens.repeat_interleave(sequence, 0), positions)
     return logits.softmax(-1).view(*tokens.shape, -1)
 
 
@@ -115,14 +115,3 @@ def _parts(n_events_with: list[int], max_rows: int) -> Iterator[tuple[int, slice
             count = min(at_once, n_events - start)
             yield n, slice(event, event + count), slice(slot, slot + n * count)
             event, slot = event + count, slot + n * count
-
-
-@contextmanager
-def evaluating(network: nn.Module) -> Iterator[None]:
-    """Switch dropout off for a while."""
-    was_training = network.training
-    network.eval()
-    try:
-        yield
-    finally:
-        network.train(was_training)

@@ -33,61 +33,51 @@ CPU_CACHE_ROWS = 1024
 
 
 class PositionalEncoding(nn.Module):
-    """No encoding, and the interface of the others."""
+    """Encoding of the position, by one of the names above."""
 
-    #: Whether a token's embedding depends on its neighbors, so that masking one changes several.
-    mixes_neighbors = False
+    vectors: Tensor
+    cos: Tensor
+    sin: Tensor
 
-    def forward(self, embedded: Tensor, positions: Tensor) -> Tensor:  # noqa: ARG002
-        """Encode ``positions`` (..., sequence) in embeddings (..., sequence, hidden)."""
-        return embedded
-
-    def rotation(self, positions: Tensor) -> Rotation | None:  # noqa: ARG002
-        """Rotation of the queries and keys at ``positions`` (..., sequence), if there is any."""
-        return None
-
-
-class AddedEncoding(PositionalEncoding):
-    """Adds one vector per position: trained, or fixed sines and cosines."""
-
-    def __init__(self, sequence_length: int, hidden: int, *, learned: bool) -> None:
+    def __init__(self, name: PositionName, *, sequence_length: int, hidden: int, head_size: int) -> None:
         super().__init__()
-        self.vectors: Tensor
-        if learned:
-            self.vectors = nn.Parameter(0.02 * torch.randn(sequence_length, hidden))
-        else:
-            angle = angles(torch.arange(sequence_length), hidden)
-            self.register_buffer("vectors", torch.stack([angle.sin(), angle.cos()], -1).flatten(1), persistent=False)
+        self.name = name
+        #: Whether a token's embedding depends on its neighbors, so that masking one changes several.
+        self.mixes_neighbors = name == "convolutional"
+        positions = torch.arange(sequence_length)
+        match name:
+            case "learned":
+                self.vectors = nn.Parameter(0.02 * torch.randn(sequence_length, hidden))
+            case "sinusoidal":
+                if hidden % 2:
+                    raise UsageError(f"sinusoidal encoding fills pairs of components, but the hidden size is {hidden}")
+                angle = angles(positions, hidden)
+                vectors = torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
+                self.register_buffer("vectors", vectors, persistent=False)
+            case "rotary":
+                if head_size % 2:
+                    raise UsageError(f"rotary encoding turns pairs of components, but each head has {head_size}")
+                angle = angles(positions, head_size)
+                self.register_buffer("cos", angle.cos(), persistent=False)
+                self.register_buffer("sin", angle.sin(), persistent=False)
+            case "convolutional":  # beyond the ends there are zeros
+                self.convolution = nn.Conv1d(hidden, hidden, 3, padding="same", groups=hidden)
+
+    def extra_repr(self) -> str:
+        return self.name
 
     def forward(self, embedded: Tensor, positions: Tensor) -> Tensor:
-        return embedded + self.vectors[positions]
-
-
-class RotaryEncoding(PositionalEncoding):
-    """Turns each pair of components of a query or key by an angle proportional to its position."""
-
-    def __init__(self, sequence_length: int, head_size: int) -> None:
-        super().__init__()
-        angle = angles(torch.arange(sequence_length), head_size)
-        self.register_buffer("cos", angle.cos(), persistent=False)
-        self.register_buffer("sin", angle.sin(), persistent=False)
+        """Encode ``positions`` (..., sequence) in embeddings (..., sequence, hidden)."""
+        if self.name in ("learned", "sinusoidal"):
+            return embedded + self.vectors[positions]
+        if self.mixes_neighbors:
+            mixed: Tensor = self.convolution(embedded.transpose(-1, -2))
+            return embedded + mixed.transpose(-1, -2)
+        return embedded
 
     def rotation(self, positions: Tensor) -> Rotation | None:
-        return self.get_buffer("cos")[positions], self.get_buffer("sin")[positions]
-
-
-class ConvolutionalEncoding(PositionalEncoding):
-    """Adds to each embedding a depthwise convolution of its neighborhood; beyond the ends there are zeros."""
-
-    mixes_neighbors = True
-
-    def __init__(self, hidden: int) -> None:
-        super().__init__()
-        self.convolution = nn.Conv1d(hidden, hidden, 3, padding="same", groups=hidden)
-
-    def forward(self, embedded: Tensor, positions: Tensor) -> Tensor:  # noqa: ARG002
-        mixed: Tensor = self.convolution(embedded.transpose(-1, -2))
-        return embedded + mixed.transpose(-1, -2)
+        """Rotation of the queries and keys at ``positions`` (..., sequence), if there is any."""
+        return (self.cos[positions], self.sin[positions]) if self.name == "rotary" else None
 
 
 def angles(positions: Tensor, size: int) -> Tensor:
@@ -105,25 +95,6 @@ def rotate(vectors: Tensor, rotation: Rotation) -> Tensor:
     cos, sin = (part.unsqueeze(-2) for part in rotation)
     first, second = vectors.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
-
-
-def make_positional_encoding(
-    name: PositionName, *, sequence_length: int, hidden: int, head_size: int
-) -> PositionalEncoding:
-    """Make the encoding called ``name``; raises UsageError if the sizes do not split into pairs of components."""
-    if name == "rotary" and head_size % 2:
-        raise UsageError(f"rotary encoding turns pairs of components, but each head has {head_size}")
-    if name == "sinusoidal" and hidden % 2:
-        raise UsageError(f"sinusoidal encoding fills pairs of components, but the hidden size is {hidden}")
-    match name:
-        case "none":
-            return PositionalEncoding()
-        case "rotary":
-            return RotaryEncoding(sequence_length, head_size)
-        case "convolutional":
-            return ConvolutionalEncoding(hidden)
-        case _:
-            return AddedEncoding(sequence_length, hidden, learned=name == "learned")
 
 
 class TransformerLayer(nn.Module):
