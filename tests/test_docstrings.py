@@ -54,3 +54,8 @@ def test_what_is_described_exists() -> None:
         if kind in ("param", "ivar") and name not in names_of(node)
     ]
     assert wrong == []
+
+
+def test_docstrings_open_with_what_a_thing_is_or_does() -> None:
+    wrong = [f"{file}: {text[:60]}" for file, _, text in docstrings() if re.match(r"(What|How|Why)\b", text)]
+    assert wrong == []

@@ -33,7 +33,7 @@ FORMAT_VERSION = 2
 ARRAYS = "arrays.safetensors"
 
 _SCRATCH, _LOCK, _OLD = ".scratch", "lock", ".old"
-#: How long a process waits for another one that writes the same file.
+#: Seconds for which a process waits for another one that writes the same file.
 _WAIT_SECONDS = 10
 #: Errors of a write that do not name the file.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -16,7 +16,7 @@ from unmask.errors import UsageError
 MANIFEST = "manifest.json"
 #: In the metadata of a Parquet file: what it holds.
 METADATA_KEY = b"unmask"
-#: How text files begin that hold something; without a name of its own, each is like any other of its kind.
+#: First characters of text files that hold something; without a name of its own, each is like any other of its kind.
 _BEGINNINGS = {
     "report": rb"<!DOCTYPE html>.{,99}<meta name=\"generator\" content=\"unmask",
     "explanations": rb'\{"format_version": ',
@@ -63,7 +63,7 @@ def check_output(
 
 
 def kind_of(path: Path) -> str | None:
-    """What something holds that unmask wrote: "events", "scores", "calibration", ...; None for anything else."""
+    """Content of something that unmask wrote: "events", "scores", "calibration", ...; None for anything else."""
     try:
         if path.is_dir() and (path / MANIFEST).is_file():
             manifest = json.loads((path / MANIFEST).read_text())

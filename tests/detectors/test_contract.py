@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from unmask import fitted as fitted_kinds
 from unmask import load_sample
@@ -91,7 +92,9 @@ def test_one_finite_number_an_event(name: str, fitted: Detector, sample: tuple[E
 
 
 def test_same_seed_same_scores(name: str, fitted: Detector, sample: tuple[EventSet, EventSet, EventSet]) -> None:
+    state = torch.random.get_rng_state()
     again, other = (DETECTORS[name](seed).fit(sample[0], sample[1]) for seed in (1, 2))
+    assert torch.equal(torch.random.get_rng_state(), state)  # the caller's random numbers are not touched
     np.testing.assert_array_equal(again.score_events(sample[2]), fitted.score_events(sample[2]))
     is_same = np.array_equal(other.score_events(sample[2]), fitted.score_events(sample[2]))
     assert is_same == (name in WITHOUT_RANDOMNESS)

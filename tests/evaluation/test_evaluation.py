@@ -168,6 +168,17 @@ def test_untrained_scores_tell_gluinos_from_background() -> None:
     assert fisher.signal_efficiency[0.01].value == pytest.approx(0.94, abs=0.02)  # type: ignore[union-attr]
 
 
+def test_thresholds_on_momenta_have_their_unit() -> None:
+    label = np.repeat([0, 1], 500).astype(np.int8)
+    scores = toy_scores(np.random.default_rng(1).normal(label), label, observables=toy_observables(label))
+    evaluation = evaluate({"a": scores}, n_replicas=20)
+    shown = {row.name: str(row.cells()["threshold of largest ε_S - ε_B"]) for row in evaluation.rows_of()}
+    (ht,) = (row.metrics.best_threshold for row in evaluation.rows_of() if row.name == "HT")
+    assert ht is not None
+    assert shown["HT"].startswith(f"{ht.threshold.value / 1e3:.0f} GeV [")
+    assert "GeV" not in shown["a"] + shown["random"]
+
+
 def test_without_the_columns_it_says_that_untrained_scores_are_missing() -> None:
     found = evaluate({"detector": replace(two_signals(), observables={})}, n_replicas=20)
     assert {row.name for row in found.rows} == {"detector"}

@@ -16,8 +16,7 @@ import pytest
 
 import unmask
 from unmask import EventSet, load_sample, read_events, write_events
-from unmask.detectors import load_detector
-from unmask.detectors.untrained import UntrainedDetector
+from unmask.detectors import Detector, load_detector
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation import evaluate as evaluation
 from unmask.evaluation.metrics import Metrics
@@ -226,18 +225,18 @@ def test_files_are_read_once_and_events_scored_once_per_detector(
             counted(module, name, lambda path, **_: f"read {path.parent.name}/{path.name}")
     counted(runs, "read_scores", lambda path: f"read {path.parent.name}/{path.name}")
     counted(runner, "evaluate", lambda _: "evaluate")
-    counted(UntrainedDetector, "score_events", lambda self, events, **_: f"score {len(events)}")
-    met = tmp_path / "met.toml"
-    met.write_text('[detector]\nkind = "untrained"\nscore = "met"\n')
+    counted(Detector, "scores", lambda self, events, **_: f"score {len(events)}")
+    network = tmp_path / "network.toml"
+    network.write_text('[detector]\nkind = "contrast"\nsize = "tiny"\ntraining.max_epochs = 1\n')
     inputs = study_files((files / "background.parquet",), (files / "light.parquet",), (files / "data.parquet",))
-    run, _ = new_run(tmp_path / "out", inputs, only=[fisher, str(met)], changes={})
+    run, _ = new_run(tmp_path / "out", inputs, only=[fisher, str(network)], changes={})
     planned = plan(run.stages, run.ledger)
     run.run()
 
     n_events = {name: len(read_events(tmp_path / "out" / "events" / f"{name}.parquet")) for name in SPLITS}
     once = [f"read {files.name}/{name}.parquet" for name in ("background", "light", "data")]
     once += [f"read events/{name}.parquet" for name in ("train", "validation", "test", "signal")]
-    for name in ("fisher", "met"):
+    for name in ("fisher", "network"):
         once += [f"read scores/{name}.parquet", f"read scores/{name}-data.parquet"]
         once += [f"read validation-scores/{name}.parquet"]
     scored = [f"score {n}" for n in (n_events["validation"], n_events["test"], 300, 1000)]

@@ -1,4 +1,4 @@
-"""How the command line shows things: results on stdout, progress and notes on stderr, bars only on a terminal."""
+"""Output of the command line: results on stdout, progress and notes on stderr, bars only on a terminal."""
 
 from __future__ import annotations
 

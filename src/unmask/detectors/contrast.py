@@ -94,9 +94,10 @@ class ContrastDetector(EventDetector):
         True
         """
         events = event_tensors(background)
-        torch.manual_seed(derive_seed(self.run_settings.seed, "altered copies"))
-        generator = AlteredCopies(self.alterations, events)
-        copies = generator(events)
+        with torch.random.fork_rng([]):
+            torch.manual_seed(derive_seed(self.run_settings.seed, "altered copies"))
+            generator = AlteredCopies(self.alterations, events)
+            copies = generator(events)
         is_used = generator.weights(events, copies).numpy() > 0
         return _with_tensors(background, copies)[is_used]
 

@@ -17,8 +17,9 @@ from unmask.evaluation.metrics import BACKGROUND_EFFICIENCIES, SIGNAL_EFFICIENCY
 from unmask.evaluation.roc import RankedScores, check_scores
 from unmask.evaluation.table import Cell, Row, Table
 from unmask.events.event_set import BACKGROUND, SIGNAL, UNKNOWN
+from unmask.events.observables import OBSERVABLES
 from unmask.scores.combination import RANDOM, untrained_scores
-from unmask.scores.intervals import CONFIDENCE
+from unmask.scores.intervals import CONFIDENCE, Estimate
 from unmask.scores.score_table import COLUMNS, Scores, align
 
 #: Stands for all signal processes together.
@@ -51,9 +52,17 @@ class Measurement:
             "largest ε_S/√ε_B": improvement.improvement if improvement else None,
             "overlap area": of.overlap_area,
             "total improvement": of.total_improvement,
-            "threshold of largest ε_S - ε_B": best.threshold if best else None,
+            "threshold of largest ε_S - ε_B": self._in_units(best.threshold) if best else None,
         }
         return {name: of.why_missing if cell is None else cell for name, cell in cells.items()}
+
+    def _in_units(self, threshold: Estimate) -> Cell:
+        """A threshold on an observable with its unit."""
+        observable = next((one for one in OBSERVABLES.values() if one.label == self.name), None)
+        if self.kind == "detector" or observable is None:
+            return threshold
+        value, low, high = map(observable.text, (threshold.value, threshold.low, threshold.high))
+        return f"{value} [{low}, {high}]"
 
 
 @dataclass(frozen=True)
@@ -264,7 +273,7 @@ def _aligned(scores: Mapping[str, Scores]) -> dict[str, Scores]:
 
 
 def notes_on(scores: Mapping[str, Scores]) -> list[str]:
-    """What must be known of scores, whether or not the events have labels."""
+    """Remarks on scores, whether or not the events have labels."""
     notes = []
     for name, each in scores.items():
         if each.score.min() == each.score.max():

@@ -33,7 +33,7 @@ class Difference(Estimate):
 
     @property
     def verdict(self) -> str:
-        """What the interval says of the first against the second."""
+        """Verdict of the interval on the first against the second."""
         return "better" if self.low > 0 else "worse" if self.high < 0 else "no significant difference"
 
 

@@ -19,7 +19,7 @@ BACKGROUND_EFFICIENCIES = (1e-2, 1e-3, 1e-4)
 SIGNAL_EFFICIENCY = 1e-2
 #: Equal bins over the pooled range, in which the overlap of the score histograms is measured.
 OVERLAP_BINS = 100
-#: What stands in the place of a number.
+#: Text in the place of a number.
 TOO_FEW, NEGATIVE_WEIGHTS = "too few events", "neg. weights"
 
 
@@ -68,7 +68,7 @@ class Metrics:
 
     @property
     def why_missing(self) -> str:
-        """Why a number is None."""
+        """Reason for which a number is None."""
         return TOO_FEW if self.best_threshold else NEGATIVE_WEIGHTS
 
 

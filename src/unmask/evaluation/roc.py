@@ -53,7 +53,7 @@ class RankedScores:
 
     @cached_property
     def placements(self) -> Placements:
-        """What the area under the ROC curve and its variance are made of; ties count half."""
+        """Parts of the area under the ROC curve and of its variance; ties count half."""
 
         def below(which: npt.NDArray[np.bool_]) -> FloatArray:
             counts = np.bincount(self.place[~which], self.weight[~which], len(self.value))

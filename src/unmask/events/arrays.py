@@ -16,7 +16,7 @@ from unmask.events.event_set import OBJECT_COLUMNS, EventSet, label_code
 from unmask.events.objects import KNOWN_TAGS, OBJECTS, PADDING_TAG, SYMBOL_TAGS, TAGS, UNITS, Unit
 
 _OF_OBJECTS = ("types", "energy", "pt", "eta", "phi")
-#: What awkward calls types of numbers.
+#: Types of numbers by awkward's names.
 _NUMBERS = ("bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "float32", "float64")
 _PER_EVENT = {"event_id": np.int64, "row": np.int64, "weight": np.float64, "met": np.float64, "met_phi": np.float64}
 

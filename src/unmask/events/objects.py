@@ -19,7 +19,7 @@ MAX_OBJECTS = 18
 PADDING_TAG = 0
 #: Tags are below this.
 TAG_LIMIT = 32
-#: What stands for MET where the positions of an event have types: beyond all tags, however many there are.
+#: Type of the MET where the positions of an event have types: beyond all tags, however many there are.
 MET_TYPE = TAG_LIMIT
 
 

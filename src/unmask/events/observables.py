@@ -104,7 +104,7 @@ _COUNTED = {
 }
 _COUNTS = {plural: _of_families(*families) for plural, families in _COUNTED.items()}
 
-#: What cuts know: they alone use ``n_leptons`` and ``leading_lepton_pt``, and so on.
+#: Names for cuts: they alone use ``n_leptons`` and ``leading_lepton_pt``, and so on.
 CUT_OBSERVABLES: dict[str, Observable] = {
     **{f"n_{name}": Observable(f"n_{name}", f"number of {name}", n, is_count=True) for name, (n, _) in _COUNTS.items()},
     **{

@@ -14,7 +14,7 @@ from unmask.events.objects import COMMON_TYPES, MAX_OBJECTS, OBJECTS, TAGS, Obje
 
 @dataclass(frozen=True)
 class EventSchema:
-    """What a tokenizer or network was made for; it is saved with each of them."""
+    """Object types and sizes that a tokenizer or network was made for; it is saved with each of them."""
 
     #: Names of the object types that the model knows, in the order in which it counts them.
     object_types: tuple[str, ...] = COMMON_TYPES

@@ -148,7 +148,7 @@ def _is_inside(name: str) -> bool:
 
 
 class _Bar:
-    """What pooch takes for a progress bar."""
+    """Progress bar in the form that pooch takes."""
 
     def __init__(self, name: str, progress: Progress) -> None:
         self.name, self.progress = name, progress

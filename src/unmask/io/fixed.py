@@ -33,7 +33,7 @@ ZIP_MAGIC = b"PK\x03\x04"
 PROCESS_ARRAY = "process"
 #: Stands for an array of Python objects, which could only be unpickled.
 _OBJECTS = np.empty(0, object)
-#: What damaged files make h5py, zipfile and NumPy raise.
+#: Errors that h5py, zipfile and NumPy raise on damaged files.
 _DAMAGE = (OSError, EOFError, ValueError, LookupError, RuntimeError, TypeError, zlib.error, BadZipFile)
 #: Slots for objects of this layout.
 MAX_OBJECTS = 18

@@ -126,7 +126,7 @@ def _selected(events: EventSet, source: Source, cut: Cut | None) -> EventSet:
 
 
 def count_entries(path: Path, *, kind: FileFormat | None = None, options: ReadOptions | None = None) -> int | None:
-    """How many entries a file of one of ``SEEKABLE_FORMATS`` has; None for others, which must be read to know."""
+    """Number of entries of a file of one of ``SEEKABLE_FORMATS``; None for others, which must be read to know."""
     kind = kind or detect_kind(path)
     options = options or ReadOptions()
     if kind == "parquet":

@@ -12,7 +12,7 @@ _MIN_BEYOND_ACCEPTANCE = 20
 
 @dataclass
 class FileRecord:
-    """What was read of one file.
+    """Record of the reading of one file.
 
     Attributes
     ----------

@@ -99,7 +99,7 @@ class Entries:
     def lists(
         self, name: str, like: npt.NDArray[np.int64] | None = None
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-        """How many numbers each event has (as many as in ``like``, or it is an error), and all of them in one row."""
+        """Counts of numbers per event (as many as in ``like``, or it is an error), and all of them in one row."""
         import awkward as ak
 
         array = self._array(name)

@@ -45,7 +45,7 @@ class Layout:
     """Where a format keeps what we read."""
 
     unit: Unit
-    #: What stands before the name of a column, ``{"jet": "Jet_", ...}``.
+    #: Prefix of the name of a column, ``{"jet": "Jet_", ...}``.
     prefixes: Mapping[ObjectKind, str]
     #: Names of pt, eta, phi, mass and charge.
     columns: Mapping[str, str]

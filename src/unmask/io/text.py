@@ -14,7 +14,7 @@ import pyarrow.csv
 from unmask.io.source import Source, read_blocks
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-#: What pyarrow reads in a way of its own: a lone carriage return as a new line, a byte order mark before any
+#: Bytes that pyarrow reads in a way of its own: a lone carriage return as a new line, a byte order mark before any
 #: table as nothing, 0x10 as a whole number; each with a telling byte of it.
 _PYARROW_EXTRAS = ((b"\r", b"\r"), (b"\xef", _BYTE_ORDER_MARK), (b"x", b"0x"), (b"X", b"0X"))
 _SPACE_AT_LINE_END = re.compile(rb"[ \t\r]+(?=\n)|[ \t\r]+\Z")

@@ -25,7 +25,7 @@ from unmask.report.style import (
 
 FloatArray = npt.NDArray[np.floating[Any]]
 
-#: What a token stands for beside an object with its tag; 0 is an empty slot.
+#: Meaning of a token that is no object with its tag; 0 is an empty slot.
 MET_PHI_TYPE = MET_TYPE + 1
 TYPE_NAMES = {tag: one.name for tag, one in OBJECTS.items()} | {MET_TYPE: "MET", MET_PHI_TYPE: "MET phi"}
 _LOOKS = {BACKGROUND: (BACKGROUND_COLOR, "-"), SIGNAL: (SIGNAL_COLOR, "--"), UNKNOWN: ("0.3", "-.")}

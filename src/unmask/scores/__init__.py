@@ -1,1 +1,1 @@
-"""What detectors leave behind; loads without torch."""
+"""Scores of detectors and everything made of them; loads without torch."""

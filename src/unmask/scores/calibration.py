@@ -24,7 +24,7 @@ KIND = "calibration"
 
 @dataclass(frozen=True)
 class ScoredBy:
-    """What made the scores of a file: the hash of the model and the name of its score, where known."""
+    """Origin of the scores of a file: the hash of the model and the name of its score, where known."""
 
     model: str | None = None
     score: str | None = None

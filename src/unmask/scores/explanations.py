@@ -64,7 +64,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a detector says of one event; it fills in what it knows.
+    """Explanation of the score of one event; the detector fills in what it knows.
 
     Contributions are to the score, of the objects in the order of the event; None of what was not looked at.
     """

@@ -56,7 +56,7 @@ class Flagged:
 
     @property
     def notes(self) -> list[str]:
-        """Why p-values are not what they should be."""
+        """Reasons for which p-values are not what they should be."""
         reasons = {
             "are those of the calibration: their p-values say nothing new": self.n_known,
             "were in the training of the detector: their p-values are too large": self.n_trained_on,

@@ -31,7 +31,7 @@ class NotConvergedError(UnmaskError, RuntimeError):
 
 @dataclass(frozen=True)
 class Fitted:
-    """What pyhf gives for a signal.
+    """Results of pyhf for a signal.
 
     Attributes
     ----------

@@ -83,7 +83,7 @@ class RegionResult:
 
 @dataclass(frozen=True)
 class SignalResult:
-    """What a search finds of a signal; strengths are multiples of its weights.
+    """Results of a search for a signal; strengths are multiples of its weights.
 
     Attributes
     ----------

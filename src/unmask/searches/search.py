@@ -29,7 +29,7 @@ _SEED_OF_HALVES = 11
 
 @dataclass(frozen=True)
 class Plan:
-    """How a search is done; see :func:`search`."""
+    """Settings of a search; see :func:`search`."""
 
     edges: Sequence[float] | None = None
     variations: Mapping[str, Variation] = field(default_factory=dict)

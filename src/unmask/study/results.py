@@ -43,7 +43,7 @@ def study_tables(evaluation: Evaluation, study: Study) -> list[Table]:
 
 
 def published_notes(evaluation: Evaluation, study: Study) -> list[str]:
-    """What must be said about the published numbers in the table."""
+    """Remarks on the published numbers in the table."""
     names = [row.name for row in evaluation.rows_of() if row.name in study.published]
     return [CAVEAT, *(study.notes[name] for name in names if name in study.notes)] if names else []
 

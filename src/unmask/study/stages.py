@@ -78,7 +78,7 @@ class StudyReporter:
 
 
 class Ledger:
-    """What has been made in a folder."""
+    """Record of the stages that are done in a folder."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.folder = root, root / RECORDS
@@ -110,7 +110,7 @@ class Ledger:
         return _read_json(self._place(stage))
 
     def why_not_done(self, stage: Stage) -> str | None:
-        """Why a stage must be done; None if it need not be."""
+        """Reason for which a stage must be done; None if it need not be."""
         record = self.record(stage)
         if record is None:
             return "new"

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import fingerprint_of
 from unmask.fitted import Fitted, Reporter
 from unmask.training.loop import train
-from unmask.training.settings import TrainingSettings, derive_seed
+from unmask.training.settings import TrainingSettings, derive_seed, pick_device
 
 Network = TypeVar("Network", bound=nn.Module)
 _PREFIX = "network/"
@@ -132,6 +132,11 @@ class Trained(Fitted, Generic[Network]):
     def n_parameters(self) -> int:
         self.check_fitted()
         return sum(parameter.numel() for parameter in self.network_.parameters())
+
+    def fit(self, train: EventSet, validation: EventSet | None = None, **options: Any) -> Self:
+        device = pick_device(self.run_settings.device)
+        with torch.random.fork_rng([] if device.type == "cpu" else [device]):  # the caller's random numbers stay theirs
+            return super().fit(train, validation, **options)
 
     def settings(self) -> dict[str, Json]:
         return super().settings() | {"training": vars(self.run_settings)}
