@@ -18,7 +18,7 @@ _PB_PER_FB = 1e3
 
 @dataclass(frozen=True)
 class Sample:
-    """What the files are that match a pattern.
+    """Properties of the files that match a pattern.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Samples:
         return matching[0]
 
     def scale(self, sample: Sample, sum_of_weights: float) -> float:
-        """What the weights of a sample are multiplied by."""
+        """Factor of the weights of a sample."""
         return self.lumi * _PB_PER_FB * (sample.xsec or 0) * sample.k_factor / sum_of_weights
 
 
