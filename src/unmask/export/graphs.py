@@ -54,7 +54,7 @@ class NetworkGraph:
         return {"score": self.outputs(kinematics, types).double()}
 
     def words(self) -> dict[str, Json]:
-        """What explanations need beside the outputs of the graph."""
+        """Numbers that explanations need beside the outputs of the graph."""
         return {}
 
     def explain(self, outputs: dict[str, Values], *arrays: Values) -> dict[str, Values]:  # noqa: ARG002
@@ -119,7 +119,7 @@ class ContrastGraph(NetworkGraph):
 
 
 def _floor(width: int) -> Values:
-    """What the kinematics of a MET are at least: its floor, and nothing for its angles."""
+    """Lower limits of the kinematics of a MET: its floor, and nothing for its angles."""
     return torch.tensor([math.log(MET_FLOOR_MEV)] * 2 + [-math.inf] * (width - 2))
 
 
@@ -134,7 +134,7 @@ class Steps:
             row[: len(values)] = torch.as_tensor(values)
 
     def below(self, values: Values, *, or_equal: bool = True) -> Values:
-        """How many numbers of each table are below values (n_events, n_tables), and the place behind them."""
+        """Count the numbers of each table below values (n_events, n_tables), and give the place behind them."""
         n_tables, first = len(self.table), torch.arange(len(self.table)) * self.k
         blocks = self.table.view(n_tables, self.k, self.k)
         values = values[..., None]
