@@ -22,6 +22,7 @@ from tests.test_layout import ORDER, SOURCE
 from unmask import EventSet, load_sample, write_events
 from unmask.detectors.alterations import Alterations
 from unmask.events.columns import Names
+from unmask.io.darkmachines import write_csv
 from unmask.io.sample import sample_path
 from unmask.scores.score_table import Scores, write_scores
 from unmask.workflow.settings import load_settings
@@ -32,7 +33,6 @@ PAGES = [README, *DOCS]
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 LINKED = [*PAGES, ARCHITECTURE, ROOT / "CHANGELOG.md", *(ROOT / "research").glob("*.md")]
 MAX_WORDS = 1500
-SYMBOLS = ["", "j", "b", "e-", "e+", "m-", "m+", "g"]
 
 _TORCHRUN = "torchrun --standalone --nproc-per-node 4 -m unmask train background.parquet"
 #: Blocks of commands that are parsed but not run, by their first command, with the reason.
@@ -193,8 +193,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_events(folder / "background.parquet", [background])
     write_events(folder / "signal.parquet", [signal])
     write_events(folder / "data.parquet", [background[::4], signal])
-    write_csv(folder / "background.csv", background)
-    write_csv(folder / "background.csv.gz", background)
+    write_csv(folder / "background.csv", [background])
+    write_csv(folder / "background.csv.gz", [background])
     for name, events in {"bkg": background, "sig": signal, "data": signal[:50]}.items():
         write_delphes(folder / f"{name}.root", events)
     running("data", "split", folder / "background.parquet", "--out", folder / "events", "--seed", "1")
@@ -210,20 +210,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small_sample() -> tuple[EventSet, EventSet]:
     sample = load_sample("gluino")
     return sample[sample.label == 0][::12], sample[sample.label == 1][::30]
-
-
-def write_csv(path: Path, events: EventSet) -> None:
-    import gzip
-
-    with gzip.open(path, "wt") if path.suffix == ".gz" else path.open("w") as file:
-        for i in range(len(events)):
-            head = [i, events.process[i], events.weight[i], events.met_mev[i], events.met_phi[i]]
-            objects = [
-                f"{SYMBOLS[events.tag[i, k]]},{events.energy_mev[i, k]},{events.pt_mev[i, k]},"
-                f"{events.eta[i, k]},{events.phi[i, k]}"
-                for k in range(int(events.n_objects[i]))
-            ]
-            file.write(";".join([*map(str, head), *objects]) + "\n")
 
 
 def write_delphes(path: Path, events: EventSet) -> None:

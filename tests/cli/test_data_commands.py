@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -241,3 +242,35 @@ def test_split_leaves_out_repeated_events_and_tells(tmp_path: Path) -> None:
     parts = [read_events(tmp_path / "all" / f"{name}.parquet") for name in ("train", "validation", "test")]
     assert sum(map(len, parts)) == 250
     assert sum(len(np.unique(fingerprints(part))) for part in parts) == 200
+
+
+def test_convert_writes_csv_and_keeps_some_processes_or_labels(
+    make_events: Callable[..., EventSet], tmp_path: Path
+) -> None:
+    background = make_events(300, processes=("ttH", "ttW", "ttZ"))
+    signal = make_events(40, seed=1, processes=("4top",), label=1)
+    write_events(tmp_path / "all.parquet", [background, signal])
+    for name, only, expected in (
+        ("all.csv", (), EventSet.concatenate([background, signal])),
+        ("some.csv.gz", ("--only", "ttH, ttZ"), background[np.isin(background.process, ["ttH", "ttZ"])]),
+        ("signal.csv", ("--only", "signal"), signal),
+        ("signal.parquet", ("--only", "signal"), signal),
+    ):
+        out, notes = running("data", "convert", tmp_path / "all.parquet", "--out", tmp_path / name, *only)
+        assert f"{len(expected):,} events" in out, notes
+        found = read_events(tmp_path / name)
+        for column in ("event_id", "process", "weight", "met_mev", "met_phi", "tag", "energy_mev", "pt_mev", "phi"):
+            np.testing.assert_array_equal(getattr(found, column), getattr(expected, column))
+    assert (tmp_path / "some.csv.gz").read_bytes()[:2] == b"\x1f\x8b"
+    csv, more = tmp_path / "all.csv", ("--out", tmp_path / "no.csv")
+    for command, message in (
+        ((tmp_path / "all.parquet", "--only", "ttG", *more), "ttG: no event has this process or label; did you mean"),
+        ((tmp_path / "all.parquet", "--out", tmp_path / "no.root"), "must end in .parquet or .csv or .csv.gz"),
+        ((tmp_path / "all.parquet", "--out", csv), "give --overwrite"),
+        ((csv, "--out", csv, "--overwrite"), "all.csv, which is read"),
+        ((csv, "--process", "a;b", *more), "process 'a;b' cannot be written as Dark Machines CSV"),
+    ):
+        code, text = failing("data", "convert", *command)
+        assert (code, message in text) == (2, True), text
+    assert not (tmp_path / "no.csv").exists()
+    running("data", "convert", tmp_path / "all.parquet", "--out", csv, "--overwrite")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +11,7 @@ import typer
 
 from unmask.cli import options
 from unmask.cli.console import note, note_problems, progress_bar, show, show_json, show_table
+from unmask.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from unmask.events.event_set import EventSet
@@ -90,20 +91,49 @@ def _show(files: list[Path], summary: dict[str, Any]) -> None:
 @options.reads_events
 def convert(
     sources: Sources,
-    out: options.OutFile,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .parquet, .csv or .csv.gz.")],
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,...", help="Processes to write, or labels: background, signal, unlabeled."),
+    ] = None,
     overwrite: options.Overwrite = False,
 ) -> None:
-    """Convert event files of any format into one Parquet file, with its provenance inside."""
+    """Convert event files of any format into one file.
+
+    Parquet is lossless and holds its provenance; Dark Machines CSV has no labels, run numbers and further columns.
+    """
     from unmask.artifacts import provenance
-    from unmask.io.parquet import EventsWriter
+    from unmask.io.darkmachines import write_csv
+    from unmask.io.parquet import write_events
     from unmask.outputs import check_output
 
-    check_output(out, ["events"], sources.files, endings=(".parquet",), overwrite=overwrite)
-    with EventsWriter(out, provenance=provenance(**sources.origin())) as writer:
-        for events in sources.stream(bar=progress_bar):
-            writer.write(events)
+    check_output(out, ["events"], sources.files, endings=(".parquet", ".csv", ".csv.gz"), overwrite=overwrite)
+    origin, stream = sources.origin(), sources.stream(bar=progress_bar)
+    if only:
+        stream = _only([name.strip() for name in only.split(",")], stream)
+        origin["only"] = only
+    if out.suffix == ".parquet":
+        n_events = write_events(out, stream, provenance=provenance(**origin))
+    else:
+        n_events = write_csv(out, stream)
     note_problems(sources)
-    show(f"{writer.n_events:,} events -> {out}")
+    show(f"{n_events:,} events -> {out}")
+
+
+def _only(names: list[str], stream: Iterable[EventSet]) -> Iterator[EventSet]:
+    """Events of these processes or labels; it is an error if one of them is of no event."""
+    import numpy as np
+
+    from unmask.events.event_set import LABEL_NAMES
+
+    seen: dict[str, None] = {}
+    for events in stream:
+        label = np.array([LABEL_NAMES[one] for one in events.label.tolist()])
+        seen |= dict.fromkeys([*events.process_names.counts(), *np.unique(label).tolist()])
+        yield events[np.isin(events.process, names) | np.isin(label, names)]
+    for name in names:
+        if name not in seen:
+            raise UsageError(f"--only {name}: no event has this process or label; {nearest(name, seen)}")
 
 
 @app.command()

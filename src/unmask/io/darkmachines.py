@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from unmask.errors import nearest
+from unmask.artifacts import atomic_path
+from unmask.errors import UsageError, nearest
 from unmask.events.build import FlatEvents
 from unmask.events.columns import Names
-from unmask.events.event_set import OBJECT_COLUMNS
-from unmask.events.objects import SYMBOL_TAGS
+from unmask.events.event_set import OBJECT_COLUMNS, EventSet
+from unmask.events.objects import OBJECTS, SYMBOL_TAGS, TAG_LIMIT
 from unmask.io.source import Chunk, Source
 from unmask.io.text import Lines, checked_lines, decode_line, parse_number, read_table, stream_lines
 from unmask.tables import WORDS
@@ -50,6 +54,40 @@ def stream(source: Source) -> Iterator[Chunk]:
         if source.options.process:
             parsed = replace(parsed, process_names=Names.constant(source.options.process, len(parsed)))
         yield Chunk(parsed.in_mev(source.options.unit), "line", lines.number)
+
+
+def write_csv(path: str | Path, parts: Iterable[EventSet]) -> int:
+    """Write a stream of events in MeV, compressed where the path ends in .gz, and return how many there were.
+
+    The format has no place for labels, files, run numbers and further columns.
+    """
+    n_events = 0
+    with atomic_path(path) as scratch:
+        is_compressed = str(path).endswith(".gz")
+        sink = pa.CompressedOutputStream(str(scratch), "gzip") if is_compressed else pa.OSFile(str(scratch), "wb")
+        with sink:
+            for events in parts:
+                sink.write(_to_lines(events))
+                n_events += len(events)
+    return n_events
+
+
+def _to_lines(events: EventSet) -> bytes:
+    for name in events.process_names.counts():
+        if ";" in name or not name.isprintable() or name != name.strip() or not name:
+            raise UsageError(f"process {name!r} cannot be written as Dark Machines CSV; name it with --process")
+
+    def joined(columns: Iterable[Any], separator: str) -> pa.Array:
+        return pc.binary_join_element_wise(*(pc.cast(pa.array(one), pa.string()) for one in columns), separator)
+
+    is_object = events.is_object
+    symbol = np.array([OBJECTS[tag].symbols[0] if tag in OBJECTS else "" for tag in range(TAG_LIMIT)])
+    numbers = [getattr(events, name)[is_object] for name in OBJECT_COLUMNS[1:]]
+    objects = joined([symbol[events.tag[is_object]], *numbers], ",")
+    offsets = np.concatenate([[0], np.cumsum(events.n_objects)]).astype(np.int32)
+    head = [events.event_id, events.process, events.weight, events.met_mev, events.met_phi]
+    lines = joined([*head, pc.binary_join(pa.ListArray.from_arrays(offsets, objects), ";")], ";")
+    return "".join(f"{line}\n" for line in lines.to_pylist()).encode()
 
 
 def _parse_ahead(blocks: Iterator[Lines]) -> Iterator[tuple[Lines, FlatEvents | None]]:
