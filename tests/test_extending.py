@@ -147,7 +147,7 @@ def test_a_format_takes_two_files(source: Path) -> None:
     (source.parents[1] / "ww.jsonl").write_text(f"{json.dumps(event)}\n" * 3)
     shown = unmask(
         source,
-        "data convert ww.jsonl --format json-lines ww.parquet",
+        "data convert ww.jsonl --format json-lines --out ww.parquet",
         "data inspect ww.parquet --json",
     )
     summary = json.loads(shown[shown.index("{") :])
