@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,7 @@ _WAIT_SECONDS = 10
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 Json = Any  # what json.loads can give
+Content = TypeVar("Content")
 
 
 @contextmanager
@@ -206,6 +207,14 @@ class Artifact:
     provenance: dict[str, Json] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class _Manifest:
+    kind: str
+    settings: dict[str, Json]
+    provenance: dict[str, Json]
+    files: dict[str, str]
+
+
 def save_artifact(
     folder: str | Path,
     artifact: Artifact,
@@ -247,31 +256,44 @@ def load_artifact(folder: str | Path, kind: str | None = None) -> Artifact:
     folder = Path(folder)
     recover(folder)
     try:
-        manifest = json.loads((folder / MANIFEST).read_text())
+        content = json.loads((folder / MANIFEST).read_text())
     except FileNotFoundError:
         raise ArtifactError(f"no {MANIFEST} here; give the folder of something saved by unmask", path=folder) from None
-    except (ValueError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise ArtifactError(f"cannot be read ({error})", path=folder / MANIFEST) from None
-    if not isinstance(manifest, dict) or "format_version" not in manifest:
+    if not isinstance(content, dict) or "format_version" not in content:
         raise ArtifactError("is not a manifest of unmask", path=folder / MANIFEST)
-    if manifest["format_version"] != FORMAT_VERSION:
+    if content["format_version"] != FORMAT_VERSION:
         raise ArtifactError(
-            f"holds a {manifest.get('kind')} of format version {manifest['format_version']}; this unmask reads version "
+            f"holds a {content.get('kind')} of format version {content['format_version']}; this unmask reads version "
             f"{FORMAT_VERSION}. Train it again, or use the version of unmask that wrote it",
             path=folder,
         )
-    if manifest.get("digest") != _digest(manifest):
+    if content.get("digest") != _digest(content):
         raise ArtifactError("the manifest was changed after it was saved (digest mismatch)", path=folder / MANIFEST)
-    if kind is not None and manifest["kind"] != kind:
-        raise ArtifactError(f"holds a {manifest['kind']}, not a {kind}", path=folder)
+    manifest = checked(_Manifest, content, folder / MANIFEST)
+    if kind is not None and manifest.kind != kind:
+        raise ArtifactError(f"holds a {manifest.kind}, not a {kind}", path=folder)
     present = _hashes(folder)
-    for name, digest in manifest["files"].items():
+    for name, digest in manifest.files.items():
         if present.get(name) != digest:
             state = "is missing" if name not in present else "was damaged or changed after it was saved (hash mismatch)"
             raise ArtifactError(state, path=folder / name)
     with damage_named(folder / ARRAYS, "cannot be read", (SafetensorError, OSError), ArtifactError):
         arrays = load_file(folder / ARRAYS)
-    return Artifact(manifest["kind"], manifest["settings"], arrays, manifest["provenance"])
+    return Artifact(manifest.kind, manifest.settings, arrays, manifest.provenance)
+
+
+def checked(kind: type[Content], content: Json, path: Path) -> Content:
+    """Give what was read from a file as a dataclass, or raise an error that names what does not fit its fields."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(kind).validate_python(content)
+    except (ValidationError, RecursionError) as error:
+        first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": "is nested too deeply"}
+        place = ".".join(map(str, first["loc"]))
+        raise ArtifactError(f"{place}: {first['msg']}".removeprefix(": "), path=path) from None
 
 
 def _hashes(folder: Path) -> dict[str, str]:

@@ -76,7 +76,7 @@ def damage_named(
     except (UnmaskError, MemoryError, UnicodeEncodeError):  # the last: a name that is not UTF-8
         raise
     except failures as failure:
-        reason = (str(failure).strip().splitlines() or [type(failure).__name__])[0]
+        reason = " ".join(str(failure).split())[:200] or type(failure).__name__
         raise error(f"{what}: damaged, truncated or of another kind ({reason})", path=path) from None
 
 

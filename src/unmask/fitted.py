@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from unmask.artifacts import Artifact, Json, load_artifact, provenance, save_artifact
+from unmask.artifacts import Artifact, Json, checked, load_artifact, provenance, save_artifact
 from unmask.errors import ArtifactError, NotFittedError, UsageError, nearest
 from unmask.events.event_set import SIGNAL, EventSet
 from unmask.events.schema import EventSchema
@@ -50,6 +50,24 @@ class EpochRecord:
     events_per_second: float
     seconds: float
     further: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Training or validation events in the manifest."""
+
+    n_events: int
+    n_objects: int
+    files: dict[str, int]
+    processes: dict[str, int]
+
+
+@dataclass(frozen=True)
+class _Metadata:
+    """Record of a fit in the manifest."""
+
+    fitted_on: dict[str, _Sample]
+    history: list[EpochRecord]
 
 
 class Reporter:
@@ -187,9 +205,20 @@ class Fitted(ABC):
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]], metadata: dict[str, Json]) -> None:  # noqa: ARG002
         """Restore what :meth:`arrays` and :meth:`metadata` returned."""
+        known = checked(_Metadata, metadata, Path("provenance"))
         self.schema_ = EventSchema.from_json(metadata["events"])
         self.fitted_on_ = metadata["fitted_on"]
-        self.history_ = [EpochRecord(**record) for record in metadata["history"]] or None
+        self.history_ = known.history or None
+
+    @abstractmethod
+    def try_out(self) -> None:
+        """Use what was loaded on one event, which fails if its settings and arrays do not fit each other."""
+
+    def _one_event(self) -> EventSet:
+        """An event that :attr:`schema_` admits."""
+        one: dict[str, Any] = {"types": [list(self.schema_.object_types[:1])], "eta": [[0.5]], "phi": [[1.0]]}
+        one |= {"energy": [[60.0]], "pt": [[50.0]], "met": [80.0], "met_phi": [0.0]}
+        return EventSet.from_arrays(unit="GeV", max_objects=self.schema_.max_objects, **one)
 
     def save(self, folder: str | Path) -> None:
         """Write to a folder of its own."""
@@ -242,19 +271,20 @@ def load(folder: str | Path, kinds: Collection[str] = KINDS) -> Any:
     if artifact.kind not in kinds:
         raise ArtifactError(f"holds a {artifact.kind}; expected {', '.join(kinds)}", path=folder)
     chosen = class_of(artifact.kind)
-    parts = {part: load(Path(folder) / part) for part in chosen.parts}
     try:
+        parts = {part: load(Path(folder) / part) for part in chosen.parts}
         arguments, mistakes = arguments_of(chosen, artifact.settings | parts)
         if mistakes:
             raise ValueError("; ".join(mistakes))
         made = chosen(**arguments)
         made.check()
         made.restore(artifact.arrays, artifact.provenance)
+        made.try_out()
     except ArtifactError:
         raise
-    except (TypeError, KeyError, ValueError, RuntimeError) as error:
+    except Exception as error:  # whatever a manifest or an array makes fail that is not what its kind needs
         text = " ".join(str(error).split())
-        raise ArtifactError(f"does not hold a whole {artifact.kind} ({text}); fit it again", path=folder) from None
+        raise ArtifactError(f"does not hold a whole {artifact.kind} ({text}); fit it again", path=folder) from error
     return made
 
 

@@ -11,13 +11,16 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from unmask.errors import ArtifactError, TrainingError, UsageError
-from unmask.training import EpochRecord, Reporter, Task, TrainingSettings, train
+from unmask.training import EpochRecord, Reporter, Task, TrainingSettings, checkpoints, train
 
 SETTINGS = TrainingSettings(max_epochs=5, batch_size=8, learning_rate=0.01, device="cpu")
 RADAM = replace(SETTINGS, optimizer="radam", schedule="plateau", gradient_clip=1.0)
@@ -190,7 +193,44 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
     train(Regression(), replace(SETTINGS, max_epochs=1), run_folder=tmp_path)
     path = tmp_path / "checkpoint.safetensors"
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(ArtifactError, match=r"checkpoint\.safetensors: damaged checkpoint"):
+    with pytest.raises(ArtifactError, match=r"checkpoint\.safetensors: remove this checkpoint to start again: damaged"):
+        train(Regression(), SETTINGS, run_folder=tmp_path)
+
+
+def test_a_checkpoint_with_one_flipped_bit_is_refused(tmp_path: Path) -> None:
+    train(Regression(), replace(SETTINGS, max_epochs=1), run_folder=tmp_path)
+    path = tmp_path / "checkpoint.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ArtifactError, match="its checksum is wrong"):
+        train(Regression(), SETTINGS, run_folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda tensors, _state: tensors.update({"network/0.weight": torch.zeros(2, 2)}), "size mismatch"),
+        (lambda tensors, _state: tensors.update({"best/0.weight": torch.zeros(2, 2)}), "size mismatch"),
+        (lambda tensors, _state: tensors.update({"optimizer/0/exp_avg": torch.zeros(3)}), "state of the optimizer"),
+        (lambda tensors, _state: tensors.update({"optimizer/x/exp_avg": torch.zeros(3)}), "invalid literal"),
+        (lambda tensors, _state: tensors.pop("network/0.weight"), "Missing key"),
+        (lambda _tensors, state: state.pop("history"), "history: Field required"),
+        (lambda _tensors, state: state["history"][0].update(epoch="x"), r"history\.0\.epoch: .* valid integer"),
+    ],
+)
+def test_a_checkpoint_of_another_structure_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, Tensor], dict[str, Any]], object], expected: str
+) -> None:
+    train(Regression(), replace(SETTINGS, max_epochs=1), run_folder=tmp_path)
+    path = tmp_path / "checkpoint.safetensors"
+    with safe_open(path, framework="pt") as file:
+        state, keys = json.loads(file.metadata()["state"]), file.keys()
+        tensors = {key: file.get_tensor(key) for key in keys}
+    change(tensors, state)
+    text = json.dumps(state)
+    save_file(tensors, path, metadata={"state": text, "digest": checkpoints._digest(tensors, text)})
+    with pytest.raises(ArtifactError, match=expected):
         train(Regression(), SETTINGS, run_folder=tmp_path)
 
 

@@ -15,6 +15,7 @@ from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import TrainingFingerprints
 from unmask.fitted import DETECTORS, Fitted, load
 from unmask.scores.explanations import Explanation
+from unmask.scores.intervals import check_finite
 from unmask.scores.score_table import Scores
 from unmask.tokenizers.base import Tokenizer
 
@@ -101,6 +102,9 @@ class Detector(Fitted):
     def restore(self, arrays: dict[str, npt.NDArray[Any]], metadata: dict[str, Json]) -> None:
         super().restore(arrays, metadata)
         self.seen_ = TrainingFingerprints(arrays[_SEEN])
+
+    def try_out(self) -> None:
+        check_finite(self.scores(self._one_event(), device="cpu").score)
 
 
 def load_detector(folder: str | Path) -> Detector:

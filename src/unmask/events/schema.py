@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from unmask.artifacts import Json
 from unmask.errors import ArtifactError, UsageError
 from unmask.events.event_set import EventSet
 from unmask.events.objects import COMMON_TYPES, MAX_OBJECTS, OBJECTS, TAGS, ObjectType
@@ -29,12 +29,14 @@ class EventSchema:
         return cls((*COMMON_TYPES, *others), max(events.max_objects for events in samples))
 
     @classmethod
-    def from_json(cls, saved: dict[str, Json]) -> EventSchema:
+    def from_json(cls, saved: dict[str, Any]) -> EventSchema:
         """Take back what a manifest holds."""
-        unknown = [name for name in saved["object_types"] if name not in TAGS]
-        if unknown:
+        names, max_objects = tuple(saved["object_types"]), int(saved["max_objects"])
+        if unknown := [str(name) for name in names if name not in TAGS]:
             raise ArtifactError(f"made for objects of type {', '.join(unknown)}; this unmask has {', '.join(TAGS)}")
-        return cls(tuple(saved["object_types"]), int(saved["max_objects"]))
+        if not names or not 0 < max_objects < 1 << 16:
+            raise ArtifactError(f"made for {len(names)} types of objects and {max_objects} objects per event")
+        return cls(names, max_objects)
 
     @property
     def types(self) -> list[ObjectType]:

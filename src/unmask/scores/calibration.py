@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from unmask.artifacts import Artifact, Json, load_artifact, provenance, save_artifact
-from unmask.errors import ArtifactError, BadDataError, UsageError
+from unmask.artifacts import Artifact, Json, checked, load_artifact, provenance, save_artifact
+from unmask.errors import ArtifactError, BadDataError, UsageError, damage_named
 from unmask.events.event_set import SIGNAL
 from unmask.scores.explanations import explained_path, read_explanations
 from unmask.scores.flagged import Flagged
@@ -41,6 +41,15 @@ class ScoredBy:
 
     def __str__(self) -> str:
         return f"model {(self.model or 'unknown')[:12]}, score {self.score or 'unknown'}"
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """Settings in the manifest of a calibration."""
+
+    threshold: float
+    background_efficiency: dict[str, float]
+    scored_by: ScoredBy
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,15 +107,23 @@ class Calibration:
     def load(cls, folder: str | Path) -> Calibration:
         """Read what :meth:`save` wrote, after checking it."""
         saved = load_artifact(folder, KIND)
-        arrays, settings = dict(saved.arrays), saved.settings
+        known = checked(_Saved, saved.settings, Path(folder))
+        arrays, efficiency = saved.arrays, dict(known.background_efficiency)
         if not {part.name for part in fields(Survival)} <= arrays.keys():
             raise ArtifactError("made by another version; run unmask calibrate again", path=Path(folder))
-        efficiency = dict(settings["background_efficiency"])
-        target, scored_by = efficiency.pop("target"), ScoredBy(**settings["scored_by"])
-        survival = Survival(**{part.name: arrays[part.name] for part in fields(Survival)})
-        tails = {name: BackgroundTail.from_arrays(arrays, name) for name in COLUMNS if f"{name}.value" in arrays}
-        threshold, measured = settings["threshold"], Estimate(**efficiency)
-        return cls(survival, threshold, target, measured, scored_by, arrays["event_key"], tails)
+        with damage_named(Path(folder), "does not hold a whole calibration", error=ArtifactError):
+            target, key = efficiency.pop("target"), arrays["event_key"]
+            survival = Survival(**{part.name: arrays[part.name] for part in fields(Survival)})
+            tails = {name: BackgroundTail.from_arrays(arrays, name) for name in COLUMNS if f"{name}.value" in arrays}
+            made = cls(survival, known.threshold, target, Estimate(**efficiency), known.scored_by, key, tails)
+            sizes = [array.shape for array in vars(survival).values()]
+            if sizes != [(n := len(survival.score),), *3 * [(n + 1,)]] or not n or key.ndim != 1:
+                raise ValueError(f"arrays of shapes {sizes}")
+            if not np.isfinite(np.concatenate([[known.threshold], *arrays.values()])).all():
+                raise ValueError("numbers that are NaN or infinite")
+            for tail in tails.values():
+                tail.minus_log_p_of(np.zeros(1))
+        return made
 
     def flag(self, scores: Scores | str | Path | Sequence[str | Path]) -> Flagged:
         """Find the events above the threshold, in memory or in scores files (these in bounded memory).

@@ -59,6 +59,9 @@ class Tokenizer(Fitted):
         admitted = self.schema_.admit(events, f"{self.kind} tokenizer")
         return TokenSet.of(events, self._encode(admitted), self.n_codes)
 
+    def try_out(self) -> None:
+        self.encode(self._one_event())
+
     def describe(self, token: int, *, brief: bool = False) -> str:
         """Describe a token.
 

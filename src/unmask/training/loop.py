@@ -229,7 +229,7 @@ class _Run:
         checkpoint = None if self.folder is None else read_checkpoint(self.folder, self.device)
         if checkpoint is None:
             return False
-        new, old = self.identity(), checkpoint.state["identity"]
+        new, old = self.identity(), checkpoint.state.identity
         if changes := [f"{key} {old.get(key)!r} -> {new[key]!r}" for key in new if new[key] != old.get(key)]:
             raise TrainingError(
                 f"{self.folder} holds a run with other settings ({'; '.join(changes)}): "
@@ -237,7 +237,7 @@ class _Run:
             )
         checkpoint.restore(self.task.network, self.optimizer)
         self.best = checkpoint.best
-        self.history = [EpochRecord(**record) for record in checkpoint.state["history"]]
+        self.history = checkpoint.state.history
         return True
 
 

@@ -163,7 +163,10 @@ class Trained(Fitted, Generic[Network]):
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]], metadata: dict[str, Json]) -> None:
         super().restore(arrays, metadata)
-        self.network_ = self.new_network()
         own = {name: torch.from_numpy(array.copy()) for name, array in arrays.items() if name.startswith(_PREFIX)}
-        self.network_.load_state_dict({name.removeprefix(_PREFIX): value for name, value in own.items()})
+        own = {name.removeprefix(_PREFIX): value for name, value in own.items()}
+        with torch.device("meta"):  # where shapes alone are made
+            self.new_network().load_state_dict(own, assign=True)
+        self.network_ = self.new_network()
+        self.network_.load_state_dict(own)
         self.network_.eval()

@@ -122,6 +122,9 @@ def _from_tables(where: str, content: Mapping[str, Any]) -> Settings:
     if not isinstance(detector, Mapping):
         raise UsageError(f"{where}: there is no table [detector]")
     _check_kind(DETECTORS, detector.get("kind"), f"{where}, [detector]")
+    for name, table in content.items():
+        if isinstance(table, Mapping) and not isinstance(table.get("training", {}), Mapping):
+            raise UsageError(f"{where}, [{name}]: training is {table['training']!r}; expected a table of settings")
     if not isinstance(tokenizer, Mapping) or ("tokenizer" in _parameters(detector)) != bool(tokenizer):
         verdict = "must not be a" if tokenizer else "is no"
         raise UsageError(f"{where}: there {verdict} table [tokenizer] for this kind of detector")
