@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from unmask.detectors.base import Detector, ScoresAndLosses
+from unmask.detectors.token_explanations import TokenTexts
 from unmask.events.event_set import EventSet
-from unmask.events.objects import OBJECTS
 from unmask.networks.masked_token import MaskedTokenTransformer, Padding
 from unmask.networks.masked_token_scoring import (
     REDUCTIONS,
@@ -24,16 +24,14 @@ from unmask.networks.masked_token_scoring import (
 )
 from unmask.networks.transformer import PositionName
 from unmask.parameters import Depth, Dropout, Width
-from unmask.scores.explanations import Explanation, Guess, Term, TokenExplanation
-from unmask.tokenizers import PAD_ID, Tokenizer, TokenSet
+from unmask.scores.explanations import Explanation
+from unmask.tokenizers import Tokenizer, TokenSet
 from unmask.training import Task, Trained, TrainingSettings, batches, pick_device
 
 #: Events that are scored at a time on the device.
 BATCH_EVENTS = 1 << 16
 #: Events whose probabilities of all tokens at all positions are held in memory.
 _EXPLAINED_EVENTS = 32
-_N_EXPECTED = 3
-NO_OBJECT = "no further object"
 
 
 @dataclass(eq=False, repr=False)
@@ -118,83 +116,16 @@ class MaskedTokenDetector(Trained[MaskedTokenTransformer], Detector):
         return np.concatenate([token_losses(network, torch.tensor(part, device=where)).cpu().numpy() for part in parts])
 
     def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:
-        """Give the loss of each token when it is masked, and the expected ones.
-
-        The losses of padding, where it is predicted, belong to the number of objects: they are added up in a term of
-        that name, and of the padding only the first empty slot is listed among the tokens.
-        """
-        guesser = _Guesser(self.tokenizer)
-        explanations = []
+        """Give the loss of each token when it is masked, and the expected ones; see :class:`TokenTexts`."""
+        texts = TokenTexts.of(self.tokenizer, counts_padding=self.padding == "predict")
+        explanations: list[Explanation] = []
         for some in events.chunks(_EXPLAINED_EVENTS):
             tokens = self.tokenizer.encode(some)
             losses = self.token_losses(tokens, device=device)  # also moves the network to the device
             on_device = torch.tensor(tokens.tokens, device=next(self.network_.parameters()).device)
             probabilities = token_probabilities(self.network_, on_device).cpu().numpy()
-            explanations += [
-                self._explanation(guesser, some.tag[i], tokens.tokens[i], losses[i], probabilities[i])
-                for i in range(len(some))
-            ]
+            explanations += texts.explanations(some, tokens.tokens, losses, probabilities)
         return explanations
-
-    def _explanation(
-        self,
-        guesser: _Guesser,
-        tags: npt.NDArray[np.uint8],
-        tokens: npt.NDArray[np.int32],
-        losses: npt.NDArray[np.float32],
-        probabilities: npt.NDArray[np.float32],
-    ) -> Explanation:
-        of_event = self.tokenizer.event_positions
-        object_of_position = {p: n for n, p in enumerate(p for p in range(len(tokens)) if p not in of_event)}
-
-        def token_at(position: int) -> TokenExplanation:
-            token, number = int(tokens[position]), object_of_position.get(position)
-            is_empty = token == PAD_ID
-            observed, expected = guesser.guesses(probabilities[position], token)
-            return TokenExplanation(
-                name=of_event.get(position) or ("empty slot" if is_empty else OBJECTS[int(tags[number or 0])].name),
-                text=NO_OBJECT if is_empty else self.tokenizer.describe(token),
-                token_loss=round(float(losses[position]), 4),
-                probability=float(f"{np.exp(-float(losses[position])):.4g}"),
-                observed=observed,
-                expected=expected,
-                object=None if is_empty else number,
-            )
-
-        listed = [token_at(int(position)) for position in np.flatnonzero(tokens != PAD_ID)]
-        of_objects = [token for token in listed if token.object is not None]
-        of_met = [token.token_loss for token in listed if token.object is None]
-        terms = []
-        empty = np.flatnonzero(tokens == PAD_ID)
-        if self.padding == "predict" and len(empty):
-            first = token_at(int(empty[0]))
-            listed.append(first)
-            guesses = "; ".join(f"{guess.text} ({100 * guess.probability:.1f}%)" for guess in first.expected)
-            text = f"{len(of_objects)} objects and {len(empty)} empty slots; in an empty slot expected: {guesses}"
-            terms.append(Term("number of objects", text, len(of_objects), round(float(losses[empty].sum()), 4)))
-        return Explanation(
-            object_contribution=[token.token_loss for token in of_objects],
-            met_contribution=round(sum(of_met), 4) if of_met else None,
-            tokens=listed,
-            terms=terms,
-        )
-
-
-class _Guesser:
-    """Brief descriptions of the tokens; probabilities of tokens with the same description are added up."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        known: dict[str, int] = {NO_OBJECT: 0}
-        brief = (tokenizer.describe(token, brief=True) for token in range(1, tokenizer.n_codes + 1))
-        self.group = np.array([0, *(known.setdefault(text, len(known)) for text in brief)])
-        self.texts = list(known)
-
-    def guesses(self, probabilities: npt.NDArray[np.float32], token: int) -> tuple[Guess, list[Guess]]:
-        """The observed token and the expected ones."""
-        grouped = np.bincount(self.group, weights=probabilities)
-        best = np.argsort(-grouped, kind="stable")[:_N_EXPECTED]
-        observed, *expected = (Guess(self.texts[i], round(float(grouped[i]), 6)) for i in (self.group[token], *best))
-        return observed, expected
 
 
 class _MaskedTokenTask(Task):

@@ -13,9 +13,11 @@ from unmask.detectors import Detector
 from unmask.detectors.contrast import ContrastDetector
 from unmask.detectors.copies import in_order
 from unmask.detectors.event_detector import EventDetector
+from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.detectors.momenta import boost_transverse, transverse
 from unmask.errors import UsageError
 from unmask.events.objects import IS_B_JET, MET_TYPE
+from unmask.export.token_graphs import MaskedTokenGraph
 from unmask.networks.event_network import LOG_PT, FlatNetwork
 from unmask.networks.event_tensors import MET_FLOOR_MEV
 from unmask.scores.p_values import BackgroundTail, Survival
@@ -178,10 +180,12 @@ class PValue:
         return self.p[self.steps.below(score[:, None], or_equal=False)[:, 0]]
 
 
-def graph_of(detector: Detector) -> NetworkGraph:
+def graph_of(detector: Detector) -> NetworkGraph | MaskedTokenGraph:
     """The torch code of a detector; raises UsageError for a kind without one."""
     if isinstance(detector, ContrastDetector):
         return ContrastGraph(detector)
     if isinstance(detector, EventDetector):
         return NetworkGraph(detector)
+    if isinstance(detector, MaskedTokenDetector):
+        return MaskedTokenGraph(detector)
     raise UsageError(f"a detector of kind {detector.kind} cannot be exported")

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.artifacts import Json
-from unmask.detectors.base import Detector
+from unmask.detectors.base import Detector, ScoresAndLosses
 from unmask.detectors.observable_tail import observable_terms
+from unmask.detectors.token_explanations import TokenTexts
 from unmask.errors import ArtifactError, UsageError, damage_named, require
 from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import TrainingFingerprints
@@ -27,7 +28,7 @@ FORMAT_VERSION = 1
 #: Key of the metadata of a graph.
 METADATA = "unmask"
 #: Events in memory at a time: pair features are 171 rows for each, and an explained event is as many as it has slots.
-_EVENTS, _EXPLAINED = 2048, 128
+_EVENTS, _EXPLAINED = 512, 64
 
 
 class OnnxDetector(Detector):
@@ -78,7 +79,9 @@ class OnnxDetector(Detector):
         self.fitted_on_ = metadata["record"]["fitted_on"]
         self.seen_ = TrainingFingerprints(np.frombuffer(base64.b64decode(metadata["fingerprints"]), np.uint64))
         self._outputs = [output.name for output in session.get_outputs()]
-        self.can_explain = "contribution" in self._outputs  # type: ignore[misc]
+        self.can_explain = bool({"contribution", "probability"} & {*self._outputs})  # type: ignore[misc]
+        if "token_loss" in self._outputs:
+            self.score_names = (self.settings()["score"],)  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"<OnnxDetector of kind {self.kind}>"
@@ -101,8 +104,12 @@ class OnnxDetector(Detector):
         self.check()
 
     def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:
+        return self._scored(events, None, device)[0]
+
+    def _scored(self, events: EventSet, reduction: str | None, device: str) -> ScoresAndLosses:  # noqa: ARG002
         self._check_device(device)
-        return np.asarray(self.run(events)["score"])
+        outputs = self.run(events)
+        return outputs["score"], outputs.get("token_loss")
 
     def run(self, events: EventSet, *, explain: bool = False) -> dict[str, npt.NDArray[Any]]:
         """All outputs of the graph, by name."""
@@ -124,6 +131,10 @@ class OnnxDetector(Detector):
         if not self.can_explain:
             return super().explain(events)
         outputs, words = self.run(events, explain=True), self.facts["words"]
+        if "token" in outputs:
+            words = words | {"event_positions": {int(at): name for at, name in words["event_positions"].items()}}
+            columns = (outputs[name] for name in ("token", "token_loss", "probability"))
+            return list(TokenTexts(**words).explanations(events, *columns))
         of_network, *of_observables = np.split(outputs["minus_log_p"], outputs["minus_log_p"].shape[1], axis=1)
         names, (beyond, *limits) = words["observables"], words["beyond"]
         terms = observable_terms(events, names, [one[:, 0] for one in of_observables], limits)

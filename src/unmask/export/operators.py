@@ -17,7 +17,7 @@ COMPOSED |= {
     "radd": lambda x, y: x + y,
     "rmul": lambda x, y: x * y,
     "rsub": lambda x, y: -x + y,
-    "rtruediv": lambda x, y: x.pow(-1) * y,
+    **dict.fromkeys(("rtruediv", "rdiv"), lambda x, y: x.pow(-1) * y),
     "ne": lambda x, y: ~(x == y),
     "square": lambda x: x * x,
     "rsqrt": lambda x: x.sqrt().pow(-1),
@@ -76,7 +76,7 @@ def _getitem(x: Any, index: Any) -> Any:
         for part, size in zip(parts[1:], x.shape[1:], strict=False):
             place = place * size + part
         table = x.flatten(0, len(parts) - 1)
-        name = place.graph.emit("Gather", place.graph.name(table, table.dtype), place.name)
+        name = place.graph.emit("Gather", place.graph.name(table, table.dtype), place.graph.name(place, torch.int64))
         return Traced(place.graph, table[place.example.long()], name)
     if any(part is Ellipsis for part in parts):
         at = next(i for i, part in enumerate(parts) if part is Ellipsis)

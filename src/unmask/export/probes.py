@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from unmask.detectors import Detector
 from unmask.events.event_set import EventSet
+from unmask.events.objects import MAX_ENERGY_MEV
 
 N_RANDOM = 300
 
@@ -36,7 +37,10 @@ def probe_events(detector: Detector, *, seed: int = 0) -> EventSet:
     for at, (pt_edge, eta_edge, met_edge) in zip(special, edges, strict=False):
         pt[at], eta[at], met[at] = pt_edge, eta_edge * np.where(np.arange(n_slots) % 2, 1, -1), met_edge
         phi[at] = np.pi * rng.integers(-12, 12, n_slots, endpoint=True) / 12
-    pt, eta, phi = (values.astype(np.float32).astype(np.float64) for values in (pt.clip(1e3, 2e6), eta, phi))
+    pt, eta, phi = (
+        values.astype(np.float32).astype(np.float64)
+        for values in (pt.clip(1e3, MAX_ENERGY_MEV / 2 / np.cosh(eta)), eta, phi)
+    )
     return EventSet.from_arrays(
         unit="MeV",
         types=types,

@@ -93,7 +93,7 @@ class LookupTableTokenizer(Tokenizer):
 
     @property
     def n_object_codes(self) -> int:
-        n_codes: int = len(self._object_classes) * self.n_bins ** len(self._kinematics)
+        n_codes: int = len(self._object_classes) * self.n_bins ** len(self.object_columns)
         return n_codes
 
     @property
@@ -103,7 +103,7 @@ class LookupTableTokenizer(Tokenizer):
     @property
     def event_positions(self) -> dict[int, str]:
         names = {"met_mev": "MET", "met_phi": "MET phi"}
-        return {self.schema_.max_objects + i: names[column] for i, column in enumerate(self._event_columns)}
+        return {self.schema_.max_objects + i: names[column] for i, column in enumerate(self.event_columns)}
 
     def check(self) -> None:
         super().check()
@@ -122,28 +122,36 @@ class LookupTableTokenizer(Tokenizer):
 
     def bins_table(self) -> list[Bin]:
         self.check_fitted()
-        columns = [*self._kinematics, *self._event_columns]
+        columns = [*self.object_columns, *self.event_columns]
         return [self._bin(name, number) for name in columns for number in range(1, self.n_bins + 1)]
 
     @property
-    def _kinematics(self) -> list[str]:
+    def object_columns(self) -> list[str]:
         """The binned columns of an object, in the order of the digits of its token."""
         columns = {"pt": "pt_mev", "eta": "eta" if self.signed_eta else "abs_eta", "phi": "phi"}
         return [column for feature, column in columns.items() if feature in self.features]
 
     @property
-    def _event_columns(self) -> list[str]:
+    def event_columns(self) -> list[str]:
         """The binned columns of an event, in the order of their tokens."""
         return [name for name, is_on in (("met_mev", self.met), ("met_phi", self.met_phi)) if is_on]
 
     @property
     def _variables(self) -> list[str]:
         """The columns whose bins need edges."""
-        return [name for name in (*self._kinematics, *self._event_columns) if name in VARIABLE_NAMES]
+        return [name for name in (*self.object_columns, *self.event_columns) if name in VARIABLE_NAMES]
 
     @property
     def _object_classes(self) -> dict[str, tuple[int, ...]]:
         return _classes(self.schema_.types, "type" in self.features, "charge" in self.features)
+
+    @property
+    def class_of_tag(self) -> npt.NDArray[np.int32]:
+        """(32,): number of the class of objects, with tokens of its own, that each tag belongs to."""
+        classes = np.zeros(TAG_LIMIT, np.int32)
+        for number, tags in enumerate(self._object_classes.values()):
+            classes[list(tags)] = number
+        return classes
 
     def _given_edges(self) -> dict[str, npt.NDArray[np.float32]] | None:
         """Explicit or published edges; None when they are to be computed."""
@@ -172,15 +180,12 @@ class LookupTableTokenizer(Tokenizer):
     def _encode(self, events: EventSet) -> npt.NDArray[np.int32]:
         tokens = np.zeros((len(events), self.sequence_length), np.int32)
         is_object = events.is_object
-        class_of_tag = np.zeros(TAG_LIMIT, np.int32)
-        for number, tags in enumerate(self._object_classes.values()):
-            class_of_tag[list(tags)] = number
-        code = class_of_tag[events.tag[is_object]]  # (n_objects of all events,)
-        for name in self._kinematics:
+        code = self.class_of_tag[events.tag[is_object]]  # (n_objects of all events,)
+        for name in self.object_columns:
             code *= self.n_bins
             code += self._bins(events, name)
         tokens[:, : events.max_objects][is_object] = code + 1
-        for i, name in enumerate(self._event_columns):
+        for i, name in enumerate(self.event_columns):
             tokens[:, events.max_objects + i] = self.n_object_codes + i * self.n_bins + self._bins(events, name) + 1
         return tokens
 
@@ -197,9 +202,9 @@ class LookupTableTokenizer(Tokenizer):
         code = token - 1
         if code >= self.n_object_codes:
             i, number = divmod(code - self.n_object_codes, self.n_bins)
-            return str(self._bin(self._event_columns[i], number + 1))
+            return str(self._bin(self.event_columns[i], number + 1))
         bins: list[Bin] = []
-        for name in reversed(self._kinematics):
+        for name in reversed(self.object_columns):
             code, number = divmod(code, self.n_bins)
             if name == "pt_mev" or not brief:
                 bins.insert(0, self._bin(name, number + 1))
