@@ -100,6 +100,13 @@ def test_same_seed_same_scores(name: str, fitted: Detector, sample: tuple[EventS
     assert is_same == (name in WITHOUT_RANDOMNESS)
 
 
+def test_settings_of_torch_are_what_they_were(sample: tuple[EventSet, EventSet, EventSet]) -> None:
+    training = replace(TRAINING, max_epochs=1, deterministic=True, precision="tf32")
+    ContrastDetector(size="tiny", training=training, seed=1).fit(sample[0][:200], sample[1][:100])
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert not torch.backends.cuda.matmul.allow_tf32
+
+
 def test_saved_and_loaded_it_scores_the_same(
     fitted: Detector, sample: tuple[EventSet, EventSet, EventSet], tmp_path: Path
 ) -> None:

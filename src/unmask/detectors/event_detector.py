@@ -64,10 +64,6 @@ class EventDetector(Trained[EventNetwork], Detector):
         self.run(self.new_task(network, tensors, event_tensors(validation), **of_task), **options)
 
     def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:
-        return self.network_scores(events, device=device)
-
-    def network_scores(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:
-        """Scores (n_events,) of the network alone."""
         self.check_fitted()
         return as_numbers(self._outputs(events, device))
 

@@ -197,15 +197,7 @@ class ParticleTransformer(nn.Module):
         embedding is not normalized, so that the rows are not bounded. The caller removes the biases of the layers.
     """
 
-    def __init__(
-        self,
-        n_features: int,
-        n_pair_features: int,
-        size: Size,
-        *,
-        dropout: float,
-        biases: bool,
-    ) -> None:
+    def __init__(self, n_features: int, n_pair_features: int, size: Size, *, dropout: float, biases: bool) -> None:
         super().__init__()
         widths = (size.hidden, size.n_heads, size.ffn_width)
         self.embedding = _embedding((n_features, *size.embedding, size.hidden), norms=biases)

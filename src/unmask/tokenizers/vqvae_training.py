@@ -149,11 +149,7 @@ class CodeStatistics:
 
 
 def reconstruction_report(
-    true: Kinematics,
-    types: npt.NDArray[np.uint8],
-    decoded: Kinematics,
-    tokens: npt.NDArray[np.int32],
-    n_codes: int,
+    true: Kinematics, types: npt.NDArray[np.uint8], decoded: Kinematics, tokens: npt.NDArray[np.int32], n_codes: int
 ) -> dict[str, float]:
     """Usage and perplexity of the codes, and root mean square errors of the features, over all real positions."""
     m = types == MET_TYPE

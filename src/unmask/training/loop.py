@@ -40,11 +40,7 @@ _ALIGNED = 16
 
 
 def train(
-    task: Task,
-    settings: TrainingSettings,
-    *,
-    run_folder: Path | None = None,
-    reporter: Reporter | None = None,
+    task: Task, settings: TrainingSettings, *, run_folder: Path | None = None, reporter: Reporter | None = None
 ) -> list[EpochRecord]:
     """Train ``task.network`` in place, leave it with its best validation parameters, and return the history.
 

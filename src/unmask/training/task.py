@@ -6,6 +6,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -134,8 +135,11 @@ class Trained(Fitted, Generic[Network]):
         return sum(parameter.numel() for parameter in self.network_.parameters())
 
     def fit(self, train: EventSet, validation: EventSet | None = None, **options: Any) -> Self:
-        device = pick_device(self.run_settings.device)
-        with torch.random.fork_rng([] if device.type == "cpu" else [device]):  # the caller's random numbers stay theirs
+        """See the base class; random state and settings of torch are afterwards what they were before."""
+        device, products = pick_device(self.run_settings.device), torch.backends.cuda.matmul
+        with torch.random.fork_rng([] if device.type == "cpu" else [device]), ExitStack() as stack:
+            stack.callback(torch.use_deterministic_algorithms, torch.are_deterministic_algorithms_enabled())
+            stack.callback(setattr, products, "allow_tf32", products.allow_tf32)
             return super().fit(train, validation, **options)
 
     def settings(self) -> dict[str, Json]:
