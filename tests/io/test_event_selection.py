@@ -142,3 +142,29 @@ def test_what_is_no_golden_json(tmp_path: Path, content: str) -> None:
     assert code == 3
     assert "g.json: " in message
     assert "accepted: runs with ranges of luminosity blocks" in said(message)
+
+
+def test_inspect_shows_what_is_read_and_the_cutflows(nanoaod: Path, tmp_path: Path) -> None:
+    physlite = root_events.write(tmp_path / "p.root", "physlite")
+    command = ("data", "inspect", nanoaod, physlite, "--cut", "n_jets >= 1 and met > 50")
+    one, other = json.loads(running(*command, "--json")[0])["inputs"]
+    assert (one["files"], one["format"]) == ([str(nanoaod)], "nanoaod")
+    assert one["used"] == {"b-tag": "btagDeepFlavB > 0.2783", "MET": "MET_pt", "weight": "genWeight"}
+    assert one["cutflow"]["event"] == {"in file": 7, "usable values": 7, "n_jets >= 1": 6, "met > 50": 2}
+    steps = ("in file", "pT > 15 GeV", "|eta| < 2.7", "pfRelIso04_all <= 0.25", "mediumId >= 1")
+    assert one["cutflow"]["muon"] == dict.fromkeys(steps, 3)
+    assert (other["format"], other["used"]["b-tag"]) == ("physlite", "DL1dv01 > 2.456")
+    shown = said(running(*command)[0])
+    for text in ("input: p.root", "EventInfoAuxDyn.mcEventWeights[0]", "DFCommonElectronsLHMedium >= 1", "met > 50"):
+        assert text in shown
+    # Files that were read alike are one table.
+    copy = root_events.write(tmp_path / "q.root", "physlite")
+    (both,) = json.loads(running("data", "inspect", physlite, copy, "--json")[0])["inputs"]
+    assert (len(both["files"]), both["cutflow"]["event"]["in file"]) == (2, 14)
+
+
+def test_inspect_shows_which_cut_removes_everything(nanoaod: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, message = failing("data", "inspect", nanoaod, "--cut", "met > 1 and met > 1000")
+    assert code == 3
+    assert "warning: a.root: all 7 events fail met > 1000" in said(message)
+    assert "met > 1000" in capsys.readouterr().out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,13 +29,15 @@ def inspect(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Count events, processes, multiplicities, MET and HT, cut events and problems of event files.
+    """Count events, processes, multiplicities, MET and HT of event files; show what is read and what selections leave.
 
     Bad events are listed as problems; the exit code is then 3, unless --skip-bad is given.
     """
     from unmask.events.summary import summarize
+    from unmask.io.record import joined
 
     may_be_bad, sources.bad.skip = sources.bad.skip, True
+    sources.may_be_empty = True  # shown as the rest is; the exit code is then 3
     stream: Iterable[EventSet] = sources.stream(bar=progress_bar)
     if figure:
         from unmask.events.event_set import EventSet
@@ -48,12 +50,17 @@ def inspect(
     for text in sources.warnings():
         note(text)
     summary |= {"n_bad_events": sources.bad.n_skipped, "problems": sources.bad.summary()}
+    summary["inputs"] = joined(sources.records.values())
     if json:
         show_json({"files": [str(file) for file in sources.files], **summary})
     else:
         _show(sources.files, summary)
-    if summary["n_bad_events"] and not may_be_bad:
+    if not summary["n_events"] or (summary["n_bad_events"] and not may_be_bad):
         raise typer.Exit(3)
+
+
+def _title(files: Sequence[str | Path]) -> str:
+    return Path(files[0]).name if len(files) == 1 else f"{len(files)} files"
 
 
 def _show(files: list[Path], summary: dict[str, Any]) -> None:
@@ -63,7 +70,7 @@ def _show(files: list[Path], summary: dict[str, Any]) -> None:
         return "  ".join(f"{value:.4g}" for value in values) + " GeV" if values else "-"
 
     show_table(
-        files[0].name if len(files) == 1 else f"{len(files)} files",
+        _title(files),
         ("", "value"),
         [
             ("events", f"{summary['n_events']:,}"),
@@ -78,6 +85,12 @@ def _show(files: list[Path], summary: dict[str, Any]) -> None:
             ("bad events", f"{summary['n_bad_events']:,}"),
         ],
     )
+    for read in summary["inputs"]:
+        show_table(
+            f"input: {_title(read['files'])}", ("", "value"), [("format", read["format"]), *read["used"].items()]
+        )
+        steps = [(name, step, f"{n:,}") for name, counts in read["cutflow"].items() for step, n in counts.items()]
+        show_table("cutflow", ("", "step", "left"), steps)
     mean = summary["mean_objects_per_event"]
     show_table("processes", ("process", "events"), [(name, f"{n:,}") for name, n in summary["processes"].items()])
     show_table("objects", ("object", "mean per event"), [(name, f"{value:.3f}") for name, value in mean.items()])

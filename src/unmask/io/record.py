@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 Counts = dict[str, int]
 #: With fewer objects in a file, all may well be too soft or too far forward.
@@ -46,15 +48,33 @@ class FileRecord:
         steps = self.objects.setdefault(kind, {})
         steps[step] = steps.get(step, 0) + n
 
-    def warnings(self) -> list[str]:
-        """Name each step that left no event, or no object of a kind, of those that there were."""
+    def cutflow(self) -> dict[str, Counts]:
+        """Events and objects of each kind, in the singular, after each step."""
+        return {"event": self.events} | self.objects
+
+    def warnings(self, kind: str | None = None) -> list[str]:
+        """Name each step that left no event, or no object of a kind (or of one ``kind``), of those there were."""
         texts = []
-        for name, counts in ({"event": self.events} | self.objects).items():
+        for name, counts in self.cutflow().items():
             before = 0
             for step, n in counts.items():
                 is_few = before < _MIN_BEYOND_ACCEPTANCE and step.startswith(("pT", "|eta|"))
-                if before and not n and not is_few:
+                if before and not n and not is_few and kind in (None, name):
                     fix = "" if name == "event" else f"; change it with --select {name}..."
                     texts.append(f"warning: {self.path.name}: all {before:,} {name}s fail {step}{fix}")
                 before = n
         return texts
+
+
+def joined(records: Iterable[FileRecord]) -> list[dict[str, Any]]:
+    """Describe what was read; files from which the same was read, by the same steps, are described together."""
+    groups: dict[str, dict[str, Any]] = {}
+    for one in records:
+        cutflow = one.cutflow()
+        key = repr((one.format, one.used, [(name, *counts) for name, counts in cutflow.items()]))
+        known = groups.setdefault(key, {"files": [], "format": one.format, "used": one.used, "cutflow": {}})
+        known["files"].append(str(one.path))
+        for name, counts in cutflow.items():
+            before = known["cutflow"].get(name, {})
+            known["cutflow"][name] = {step: n + before.get(step, 0) for step, n in counts.items()}
+    return list(groups.values())

@@ -62,6 +62,8 @@ class Sources:
         Collects skipped events.
     records
         What was read of each file.
+    may_be_empty
+        Whether it is no error if a selection leaves no event of any file.
     samples
         Process, label and cross section by file.
     labels
@@ -87,6 +89,7 @@ class Sources:
         self.bad = BadEvents(skip=skip_bad)
         self.n_cut, self.max_objects = 0, 0
         self.records: dict[Path, FileRecord] = {}
+        self.may_be_empty = False
         self.samples, self.labels = samples or Samples(), dict(labels or {})
         self.n_negative, self.n_read = 0, 0
         #: Options of the files of samples, and how their weights were normalized.
@@ -113,7 +116,8 @@ class Sources:
                 processes |= dict.fromkeys(events.process_names.counts())
                 n_events += len(events)
                 yield file, events
-        if not n_events and (reasons := self.warnings()):
+        reasons = [text for file in chosen for text in self.records[file].warnings("event")]
+        if reasons and not n_events and not self.may_be_empty:
             raise BadDataError("\n  ".join(["no event is left:", *reasons]))
         for name in self.signal_process:
             if name not in processes:
