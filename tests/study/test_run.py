@@ -66,7 +66,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     background = background[np.random.default_rng(1).permutation(len(background))[:4000]].with_label(-1)
     signals = gluino[gluino.label == 1].with_label(-1)
     write_events(folder / "background.parquet", background[:3000])
-    write_events(folder / "data.parquet", background[3000:])
+    n = len(background) - 3000
+    numbers = {"run": np.full(n, 315257), "luminosity_block": np.arange(n)}
+    write_events(folder / "data.parquet", replace(background[3000:], further=numbers))
     write_events(folder / "light.parquet", signals[:300])
     write_events(folder / "heavy.parquet", signals[300:600])
     write_events(folder / "tops.parquet", four_top[four_top.label == 1][:300].with_label(-1))
@@ -203,6 +205,10 @@ def test_data_are_searched_with_a_threshold_from_validation_events(out: Path) ->
         flagged = table.read()
     assert len(flagged) == np.count_nonzero(data.score >= calibration.threshold) > 0
     assert max(flagged["p_value"].to_pylist()) <= 0.1
+    assert all(flagged["reason"].to_pylist())
+    listed = (out / "flagged" / "masked-token.run-lumi-event.txt").read_text().splitlines()
+    blocks, ids = (flagged[name].to_pylist() for name in ("luminosity_block", "event_id"))
+    assert listed == [f"315257:{block}:{one}" for block, one in zip(blocks, ids, strict=True)]
     assert "masked-token-data" in (out / "report.html").read_text()
 
 

@@ -42,6 +42,7 @@ def evaluate(
     from unmask.artifacts import atomic_path
     from unmask.evaluation.evaluate import AUC, EPS_S
     from unmask.evaluation.evaluate import evaluate as evaluate_scores
+    from unmask.events.event_set import UNKNOWN
     from unmask.outputs import check_output
     from unmask.report.score_figures import write_score_figures
     from unmask.report.style import FORMATS, check_format
@@ -64,7 +65,11 @@ def evaluate(
     read = {}
     with working(f"reading {len(scores)} scores file{'s' if len(scores) > 1 else ''}") as progress:
         for key, path in zip(names, scores, strict=True):
-            read[key] = read_scores(path)
+            scored = read_scores(path)
+            is_labeled = scored.label != UNKNOWN
+            read[key] = scored[is_labeled] if is_labeled.any() else scored
+            if n_other := len(scored) - len(read[key]):
+                note(f"note: {key}: {n_other:,} of {len(scored):,} events have no label and are left out")
             progress(len(read) / len(scores))
     with working(f"measuring scores of {len(next(iter(read.values()))):,} events") as progress:
         evaluation = evaluate_scores(read, progress=progress)

@@ -259,7 +259,7 @@ def _aligned(scores: Mapping[str, Scores]) -> dict[str, Scores]:
         n_unknown = np.count_nonzero(each.label == UNKNOWN)
         if n_unknown:
             raise BadDataError(
-                f"{n_unknown:,} of {len(each):,} events have no label; score files with --label or --signal-process",
+                f"{n_unknown:,} of {len(each):,} events have no label; score files as --background and --signal",
                 path=name,
             )
         try:

@@ -115,7 +115,7 @@ class ExplainedEvent:
         ]
         parts.append((self.met_contribution, f"MET of {self.met_mev / 1e3:.0f} GeV"))
         known = [(contribution, text) for contribution, text in parts if contribution is not None]
-        terms = [(term.contribution, f"{term.name}: {term.text}") for term in self.terms]
+        terms = [(term.contribution, f"{term.name}: {'; '.join(term.text.split('; ')[:2])}") for term in self.terms]
         return "; ".join(max(some)[1] for some in (terms, known) if some)
 
 
