@@ -73,9 +73,10 @@ def damage_named(
     """Turn what libraries raise on damaged bytes into an error that names the file and ``what`` is wrong."""
     try:
         yield
-    except (UnmaskError, MemoryError, UnicodeEncodeError):  # the last: a name that is not UTF-8
+    except (UnmaskError, MemoryError):
         raise
     except failures as failure:
+        str(path).encode()  # raises for a name that is not UTF-8
         reason = " ".join(str(failure).split())[:200] or type(failure).__name__
         raise error(f"{what}: damaged, truncated or of another kind ({reason})", path=path) from None
 

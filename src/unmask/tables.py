@@ -81,6 +81,24 @@ def open_table(path: str | Path, kind: TableKind) -> Iterator[tuple[pq.ParquetFi
         yield file, _checked_facts(file.schema_arrow, kind, path)
 
 
+def check_whole(batch: pa.RecordBatch, kind: TableKind, path: Path) -> None:
+    """Refuse rows that lack a value in one of the columns of the kind."""
+    for name in kind.columns:
+        column = batch[name]
+        n_missing = column.null_count + (column.dictionary.null_count if pa.types.is_dictionary(column.type) else 0)
+        if n_missing:
+            raise ArtifactError(f"column {name}: {n_missing:,} values are missing; write the file again", path=path)
+
+
+def plain_text(text: str) -> str:
+    """Text in a CSV file that no spreadsheet takes for a formula.
+
+    >>> plain_text("=1+1"), plain_text("ttbar")
+    ("'=1+1", 'ttbar')
+    """
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
 def part_name(i: int, n: int) -> str:
     """Name of part ``i``, from 0, of ``n``.
 

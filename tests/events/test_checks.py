@@ -63,6 +63,8 @@ def test_good_events_pass_unchanged() -> None:
         ("energy_mev", 0.51 * 9e4, 0.49 * 9e4),
         ("energy_mev", 99 * 9e4, 101 * 9e4),
         ("weight", -1e9, np.inf),
+        ("weight", 0.0, 1e300),
+        ("weight", 1e-90, 1e-300),
     ],
 )
 def test_limits(name: str, just_good: float, just_bad: float) -> None:
@@ -95,7 +97,7 @@ def test_a_reason_is_summarised_with_its_count_and_first_example() -> None:
     check(with_value(flat, weight=(0, np.nan)), bad)
     assert bad.summary() == [
         "3 x bad phi (first: x.csv, line 4: phi is 9; accepted: -pi to pi)",
-        "1 x bad weight (first: x.csv, line 1: weight is nan; accepted: a finite number)",
+        "1 x bad weight (first: x.csv, line 1: weight is nan; accepted: 0, or a number of size 1e-100 to 1e100)",
     ]
 
 
@@ -110,8 +112,18 @@ def test_small_met_is_a_unit_fault_only_when_it_is_the_rule() -> None:
     assert len(check(with_value(flat, met_mev=(0, 90.0)), BadEvents())) == 40
     assert len(check(replace(good_events(10), met_mev=np.full(10, 90.0)), BadEvents())) == 10
     assert len(check(replace(flat, met_mev=np.zeros(40)), BadEvents())) == 40
-    with pytest.raises(BadDataError, match="median MET is 90 MeV"):
+    with pytest.raises(BadDataError, match=r"40 of 40 events with MET .* \(median 90 MeV\), and 0 from 1 to 3"):
         check(replace(flat, met_mev=np.full(40, 90.0)), BadEvents())
+
+
+def test_met_in_another_unit_in_part_of_the_events() -> None:
+    rng = np.random.default_rng(1)
+    met = np.hypot(*rng.normal(0, 2e4, (2, 20_000)))  # as resolution makes it: some 20 events below 1 GeV
+    flat = replace(good_events(20_000), met_mev=met)
+    assert len(check(flat, BadEvents())) == 20_000
+    mixed = np.where(np.arange(20_000) % 20, met, met / 1e3)
+    with pytest.raises(BadDataError, match="MET and pT must be in the same unit"):
+        check(replace(flat, met_mev=mixed), BadEvents())
 
 
 def test_nothing_warns_whatever_the_values() -> None:

@@ -213,6 +213,16 @@ class TestSelection:
             n_objects.append(int(read_events(path, options=options).n_objects[event]))
         assert n_objects == [2, 1, 2]
 
+    def test_an_isolation_that_is_no_number_is_reported(self, tmp_path: Path) -> None:
+        groups = root_events.nanoaod()
+        groups["Muon"]["pfRelIso04_all"] = with_value(groups["Muon"]["pfRelIso04_all"], 3, 1, np.nan)
+        path = root_events.write(tmp_path / "a.root", "nanoaod", groups)
+        with pytest.raises(BadDataError, match="entry 3: pfRelIso04_all of muon is NaN; accepted: a number"):
+            read_events(path)
+        bad = BadEvents(skip=True)
+        assert read_events(path, bad=bad).row.tolist() == [0, 1, 2, 4, 5, 6]
+        assert bad.reasons == {"bad quality": 1}
+
     @pytest.mark.parametrize(
         ("version", "tagger", "threshold"),
         [(9, "btagDeepFlavB", 0.2783), (12, "btagRobustParTAK4B", 0.4319), (15, "btagUParTAK4B", 0.1272)],

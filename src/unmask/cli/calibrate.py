@@ -66,6 +66,7 @@ def flag(
     from unmask.outputs import check_output
     from unmask.scores.calibration import Calibration
     from unmask.scores.flagged import FLAGGED_TABLE, pick_list_paths
+    from unmask.tables import plain_text
 
     check_output(out, [FLAGGED_TABLE.name], [*scores, calibration], endings=(".parquet",), overwrite=overwrite)
     if csv:
@@ -81,8 +82,9 @@ def flag(
     files = [path.name for path in scores]
     picked = flagged.write(out, metadata=provenance(calibration=sha256_of_file(calibration / MANIFEST), scores=files))
     if csv:
+        words = (pa.DictionaryArray, pa.StringArray)
         columns = {
-            name: column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
+            name: pa.array(map(plain_text, column.to_pylist()), pa.string()) if isinstance(column, words) else column
             for name, column in flagged.columns().items()
         }
         with atomic_path(out.with_suffix(".csv")) as path:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,16 @@ BoolArray = npt.NDArray[np.bool_]
 
 #: With fewer events the unit of the MET column is not checked.
 MIN_EVENTS_FOR_MET_UNIT = 20
+
+
+#: Weights whose squares can be added up.
+WEIGHTS = "0, or a number of size 1e-100 to 1e100"
+
+
+def is_weight(values: npt.NDArray[np.floating[Any]]) -> BoolArray:
+    """Which numbers (n_events,) can be weights of events: not NaN, and neither so large nor so small as to overflow."""
+    size = np.abs(values)
+    return np.asarray((size == 0) | ((size >= 1e-100) & (size <= 1e100)))
 
 
 @dataclass
@@ -58,7 +69,7 @@ _ETA, _PHI = f"-{MAX_ABS_ETA:g} to {MAX_ABS_ETA:g}", "-pi to pi"
 _TOGETHER = "an energy of the size of pT cosh(eta): E and pT must be in the same unit"
 #: Reason, column, its limits or what holds for good values (and never for NaN), and what is accepted.
 _RULES: tuple[tuple[str, str, tuple[float, float] | Callable[[FlatEvents], BoolArray], str], ...] = (
-    ("bad weight", "weight", lambda flat: np.isfinite(flat.weight), "a finite number"),
+    ("bad weight", "weight", lambda flat: is_weight(flat.weight), WEIGHTS),
     ("bad MET", "met_mev", (0, MAX_ENERGY_MEV), f"0 to 14 TeV in MeV; {_HINT}"),
     ("bad MET phi", "met_phi", (-MAX_ABS_PHI, MAX_ABS_PHI), _PHI),
     ("bad energy", "energy_mev", (1, MAX_ENERGY_MEV), f"1 MeV to 14 TeV; {_HINT}"),
@@ -98,12 +109,16 @@ def check_events(flat: FlatEvents, *, path: Path | str, place: Callable[[int], s
         bad.add(reason, BadDataError(message, path=path, where=place(event)), n_events)
     if is_bad.any():
         flat = flat.keep(~is_bad)
-    # MET can be small in one event, not in most: then it is in another unit than the objects.
-    met = flat.met_mev[flat.met_mev > 0]
-    if len(met) >= MIN_EVENTS_FOR_MET_UNIT and np.median(met) < MIN_PT_MEV:
+    # MET can be small in one event, but hardly below 1 GeV in more events than from 1 to 3 GeV: then it is in another
+    # unit than the objects, in all events or in some.
+    is_small = (flat.met_mev > 0) & (flat.met_mev < MIN_PT_MEV)
+    n_small, n_met = np.count_nonzero(is_small), np.count_nonzero(flat.met_mev > 0)
+    n_next = np.count_nonzero((flat.met_mev >= MIN_PT_MEV) & (flat.met_mev < 3 * MIN_PT_MEV))
+    if n_small >= MIN_EVENTS_FOR_MET_UNIT and n_small > max(n_next, 0.01 * n_met):
         raise BadDataError(
-            f"mixed units: the median MET is {np.median(met):.4g} MeV while objects have a pT of "
-            f"{np.median(flat.pt_mev) if len(flat.pt_mev) else 0:.4g} MeV; MET and pT must be in the same unit",
+            f"mixed units: {n_small:,} of {n_met:,} events with MET have less than 1 GeV (median "
+            f"{np.median(flat.met_mev[is_small]):.4g} MeV), and {n_next:,} from 1 to 3 GeV; MET and pT must be in the "
+            "same unit",
             path=path,
         )
     return flat

@@ -72,6 +72,8 @@ class Entries:
     tree: Tree
     start: int
     stop: int
+    #: Events (indices from ``start``) that cannot be used, by reason.
+    unusable: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
     _read: dict[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:

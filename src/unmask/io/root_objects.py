@@ -135,6 +135,11 @@ def _flat_events(entries: Entries, layout: Layout, table: SelectionTable, source
     further = {name: branch for name, branch in layout.further.items() if branch in entries}
     named = source.further(lambda name: name in further or name in entries, entries.tree.names)
     further |= {name: name for name in named if name not in further}
+    is_usable = np.ones(n, np.bool_)
+    for what, events in entries.unusable.items():
+        error = source.error(f"{what} is NaN; accepted: a number", f"entry {entries.start + events[0]}")
+        source.bad.add("bad quality", error, len(events))
+        is_usable[events] = False
     return FlatEvents(
         row=np.arange(entries.start, entries.stop, dtype=np.int64),
         event_id=entries.values(layout.event_id, if_empty=-1).astype(np.int64),
@@ -145,7 +150,7 @@ def _flat_events(entries: Entries, layout: Layout, table: SelectionTable, source
         n_objects=np.bincount(event, minlength=n).astype(np.int64),
         further={name: entries.values(branch) for name, branch in further.items()},
         **columns,
-    )
+    ).keep(is_usable)
 
 
 def weights_of(entries: Entries, layout: Layout, branch: str | None) -> tuple[FloatArray, str]:
@@ -197,11 +202,19 @@ def _select(
 
     require(~(pt_mev <= selection.min_pt_gev * 1e3), f"pT > {selection.min_pt_gev:g} GeV")
     require(~(np.abs(eta) >= selection.max_abs_eta), f"|eta| < {selection.max_abs_eta:g}")
+
+    def quality(name: str) -> FloatArray:
+        """A column that is cut on; events where it is NaN for an object that would else be kept cannot be used."""
+        values = column(name)
+        if (is_unknown := np.isnan(values) & is_kept).any():
+            entries.unusable[f"{name} of {kind}"] = np.unique(np.repeat(np.arange(len(counts)), counts)[is_unknown])
+        return values
+
     for name in available(selection.isolation)[:1]:
-        isolation = column(name) / pt if layout.isolation_is_absolute else column(name)
+        isolation = quality(name) / pt if layout.isolation_is_absolute else quality(name)
         require(isolation <= selection.isolation[name], f"{name} <= {selection.isolation[name]:g}")
     for name in available(selection.identification)[:1]:
-        require(column(name) >= selection.identification[name], f"{name} >= {selection.identification[name]:g}")
+        require(quality(name) >= selection.identification[name], f"{name} >= {selection.identification[name]:g}")
 
     tag = np.full(len(pt), TAGS[kind], np.uint8)
     if kind in _LEPTON_TAGS:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from unmask.evaluation.evaluate import ALL_SIGNAL, MAIN, Evaluation
 from unmask.evaluation.table import Table, markdown_text
+from unmask.tables import plain_text
 
 
 def result_files(evaluation: Evaluation, channel: str = "") -> dict[str, str]:
@@ -25,7 +26,7 @@ def result_files(evaluation: Evaluation, channel: str = "") -> dict[str, str]:
 def markdown_document(tables: Iterable[Table], notes: Iterable[str] = ()) -> str:
     """Tables under their titles, then notes."""
     sections = [f"## {markdown_text(table.title)}\n\n{table.markdown()}" for table in tables]
-    listed = "".join(f"- {note}\n" for note in notes)
+    listed = "".join(f"- {markdown_text(note)}\n" for note in notes)
     return "\n".join([*sections, *([f"## Notes\n\n{listed}"] if listed else [])])
 
 
@@ -39,5 +40,7 @@ def leaderboard(evaluation: Evaluation, channel: str) -> str:
             continue
         signal = next(iter(evaluation.signals)) if row.signal == ALL_SIGNAL else row.signal
         numbers = (row.metrics.auc, *row.metrics.signal_efficiency.values())
-        writer.writerow([signal, row.name, channel, *(f"{one.value:.6g}" if one else "" for one in numbers)])
+        writer.writerow(
+            [*map(plain_text, (signal, row.name, channel)), *(f"{one.value:.6g}" if one else "" for one in numbers)]
+        )
     return text.getvalue()

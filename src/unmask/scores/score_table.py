@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from unmask.artifacts import Json
 from unmask.errors import BadDataError, MissingExtraError, UsageError
+from unmask.events.checks import WEIGHTS, is_weight
 from unmask.events.columns import (
     IDENTITY_TYPES,
     RUN_TYPES,
@@ -35,7 +36,7 @@ from unmask.events.event_set import LABEL_NAMES, EventSet
 from unmask.events.fingerprints import TrainingFingerprints
 from unmask.events.observables import OBSERVABLES
 from unmask.scores.plain_files import ACCEPTED_LABELS, is_plain, stream_plain
-from unmask.tables import TableKind, open_table, table_files, write_table
+from unmask.tables import TableKind, check_whole, open_table, table_files, write_table
 
 SCORES_TABLE = TableKind(
     "scores",
@@ -231,8 +232,9 @@ def stream_scores(path: str | Path, *, chunk_events: int = 200_000) -> Iterator[
             continue
         with open_table(part, SCORES_TABLE) as (file, _):
             for batch in file.iter_batches(chunk_events):
+                check_whole(batch, SCORES_TABLE, part)
                 scores = _from_arrow(batch)
-                _check_labels(scores.label, part)
+                _check_numbers(scores.label, scores.weight, part)
                 yield scores
 
 
@@ -244,13 +246,16 @@ def origin_of_file(path: Path) -> dict[str, Json]:
         return dict(metadata.get("provenance") or {})
 
 
-def _check_labels(label: npt.NDArray[Any], path: Path) -> None:
+def _check_numbers(label: npt.NDArray[Any], weight: npt.NDArray[np.float64], path: Path) -> None:
     wrong = label[~np.isin(label, list(LABEL_NAMES))]
     if len(wrong):
         raise BadDataError(
             f"label {wrong[0]:g}, first of {len(wrong):,} that are not accepted; accepted: {ACCEPTED_LABELS}",
             path=path,
         )
+    if not (is_good := is_weight(weight)).all():
+        n, first = np.count_nonzero(~is_good), weight[~is_good][0]
+        raise BadDataError(f"{n:,} of {len(weight):,} weights, first {first:g}; accepted: {WEIGHTS}", path=path)
 
 
 def _from_arrow(batch: pa.RecordBatch) -> Scores:
@@ -273,7 +278,8 @@ def _from_arrow(batch: pa.RecordBatch) -> Scores:
 def _from_plain(columns: dict[str, Any], first_row: int, path: Path) -> Scores:
     n = len(columns["score"])
     row = columns.get("row", columns.get("event_id", np.arange(first_row, first_row + n)))
-    _check_labels(columns["label"], path)
+    weight = columns.get("weight", np.ones(n))
+    _check_numbers(columns["label"], weight, path)
     label = columns["label"].astype(np.int8)
     return Scores(
         score=columns["score"],
@@ -283,7 +289,7 @@ def _from_plain(columns: dict[str, Any], first_row: int, path: Path) -> Scores:
         file_names=columns.get("file", Names.constant("", n)),
         process_names=columns.get("process", Names((label % 3).astype(np.int32), tuple(LABEL_NAMES.values()))),
         label=label,
-        weight=columns.get("weight", np.ones(n)),
+        weight=weight,
         observables={name: columns[name] for name in COLUMNS if name in columns},
         further={name: columns[name] for name in RUN_TYPES if name in columns},
     )
