@@ -29,7 +29,7 @@ from unmask.errors import ArtifactError, UnmaskError, damage_named
 from unmask.outputs import MANIFEST as MANIFEST
 from unmask.outputs import check_output
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 ARRAYS = "arrays.safetensors"
 
 _SCRATCH, _LOCK, _OLD = ".scratch", "lock", ".old"

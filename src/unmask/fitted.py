@@ -93,6 +93,9 @@ class Fitted(ABC):
     #: Arguments that are no settings, since another one holds their value.
     shorthands: ClassVar[tuple[str, ...]] = ()
 
+    #: Training events that it wants; with fewer it works less well.
+    events_wanted: ClassVar[int] = 0
+
     #: Numbers, files and processes of the training and validation events; None before ``fit``.
     fitted_on_: dict[str, Json] | None = None
     #: Known object types and maximum number of objects of events.

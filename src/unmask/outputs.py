@@ -70,7 +70,7 @@ def kind_of(path: Path) -> str | None:
             known = {MANIFEST, *(name.split("/")[0] for name in manifest["files"])}
             return str(manifest["kind"]) if {entry.name for entry in path.glob("[!.]*")} <= known else None
         if path.is_dir():
-            marks = {"metrics.json": "results", "search.json": "search"}
+            marks = {"metrics.json": "results", "search.json": "search", "monitor.json": "comparison with background"}
             return next((kind for name, kind in marks.items() if (path / name).is_file()), None)
         with path.open("rb") as file:
             head = file.read(1 << 10) if path.is_file() else b""

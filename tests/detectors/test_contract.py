@@ -18,6 +18,7 @@ from unmask.detectors.drocc import DROCCDetector
 from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.detectors.untrained import UntrainedDetector
 from unmask.errors import NotFittedError, TrainingError, UsageError
+from unmask.events.distributions import differences
 from unmask.events.event_set import EventSet
 from unmask.scores.score_table import read_scores, write_scores
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
@@ -114,6 +115,9 @@ def test_saved_and_loaded_it_scores_the_same(
     loaded = load_detector(tmp_path / "model")
     np.testing.assert_array_equal(loaded.score_events(sample[2]), fitted.score_events(sample[2]))
     assert loaded.fitted_on_ == fitted.fitted_on_
+    (compared,) = differences(loaded.background_, fitted.background_)
+    assert {"score", "MET [GeV]", "leading b-jet pT [GeV]"} <= {one.variable for one in compared}
+    assert max(one.distance for one in compared) == 0
     assert not list((tmp_path / "model").rglob("*.pkl"))
     (tmp_path / "plain").touch()
     modes = {path.stat().st_mode for path in (tmp_path / "model").rglob("*") if path.is_file()}

@@ -86,7 +86,8 @@ def test_the_explanation_names_both_terms_and_the_most_extreme_observable(
     explained = detector.explain(events)
     for one in explained:
         assert [term.name for term in one.terms[:1]] == ["objects, together"]
-        assert {term.name for term in one.terms[1:]} == {"MET", "number of b-jets", "sum of pT of all objects"}
+        names = {"MET", "number of b-jets", "sum of pT of all objects", "number of objects"}
+        assert {term.name for term in one.terms[1:]} == names
         surprises = [term.contribution for term in one.terms[1:]]
         assert surprises == sorted(surprises, reverse=True)
     assert explained[0].terms[1].name == "MET"
@@ -114,6 +115,27 @@ def replace_tail_weight(detector: ContrastDetector, weight: float) -> ContrastDe
     other = copy(detector)
     other.tail_weight = weight
     return other
+
+
+def test_validation_events_decide_on_nothing_but_the_epoch(parts: tuple[EventSet, ...]) -> None:
+    """So their scores are as those of any other background, and p-values calibrated on them are valid."""
+    once = replace(TRAINING, max_epochs=1)
+    train, test = parts[0][:1500], parts[2][:200]
+    one, other = (
+        ContrastDetector(backbone="part-noint", size="tiny", training=once, seed=1).fit(train, validation)
+        for validation in (parts[1][:100], parts[1][100:])
+    )
+    np.testing.assert_array_equal(one.score_events(test), other.score_events(test))
+
+
+def test_with_few_events_observables_count_more_and_batches_are_smaller(parts: tuple[EventSet, ...]) -> None:
+    once = replace(TRAINING, max_epochs=1, batch_size=512)
+    detectors = [
+        ContrastDetector(backbone="mlp", size="tiny", training=once).fit(parts[0][:n], parts[1]) for n in (600, 4000)
+    ]
+    weights, n_steps = zip(*((one.network_weight_, one.history_[0].step) for one in detectors), strict=True)
+    assert weights == pytest.approx((2600 / 7600, 6000 / 11000))
+    assert n_steps == (37, 40)  # of 16 events, which is the least, and of 100
 
 
 def test_events_far_in_the_tail_are_never_tied(detector: ContrastDetector, parts: tuple[EventSet, ...]) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli import calibrate, data, evaluate, export, model, search, study, tokenizer, tune
+from unmask.cli import calibrate, data, evaluate, export, model, monitor, search, study, tokenizer, tune
 from unmask.cli.console import IS_ALONE, IS_FIRST_PROCESS, printable
 from unmask.errors import Interrupted, UnmaskError
 
@@ -30,6 +30,7 @@ app.add_typer(data.app, name="data")
 app.add_typer(tokenizer.app, name="tokenizer")
 app.command()(model.train)
 app.command()(model.score)
+app.command()(monitor.monitor)
 app.command()(calibrate.combine)
 app.command()(evaluate.evaluate)
 app.command()(calibrate.calibrate)

@@ -13,7 +13,7 @@ from unmask.cli.console import IS_FIRST_PROCESS, note, note_problems, progress_b
 from unmask.errors import UsageError, require
 
 if TYPE_CHECKING:
-    from unmask.workflow.score import Outcome
+    from unmask.workflow.score import Outcome, Scoring
     from unmask.workflow.sources import Sources
 
 
@@ -45,7 +45,7 @@ def train(
     from unmask.outputs import check_output
     from unmask.tokenizers import load_tokenizer
     from unmask.training.distributed import wait_for_all
-    from unmask.workflow.fit import fit_detector, run_folder_of
+    from unmask.workflow.fit import few_events, fit_detector, run_folder_of
     from unmask.workflow.settings import load_settings
 
     changes = options.parse_settings(settings)
@@ -55,11 +55,13 @@ def train(
     if tokenizer and not chosen.tokenizer:
         raise UsageError(f"the detector of {chosen.name} has no tokenizer; choose a preset that has one: unmask list")
     fitted = load_tokenizer(tokenizer) if tokenizer else None
-    chosen.new_detector(fitted)  # mistakes in settings are found before events are read
+    detector = chosen.new_detector(fitted)  # mistakes in settings are found before events are read
     folder = run_folder_of(out)  # where it is, the same command again ends with the same model
     inputs = [*sources.files, *(validation or []), *([tokenizer] if tokenizer else [])]
     check_output(out, DETECTORS, inputs, overwrite=overwrite or folder.exists())
     events, held_out = options.read_training_events(sources, validation, seed, keep_duplicates)
+    for text in few_events(detector, events):
+        note(text)
     with making(out) if IS_FIRST_PROCESS else nullcontext():
         detector = fit_detector(chosen, events, held_out, tokenizer=fitted, run_folder=folder, watch=TrainingLine)
         if IS_FIRST_PROCESS:
@@ -124,28 +126,29 @@ def score(
                 outcomes.append(outcome)
                 progress(len(outcomes) / parts.n)
         note_problems(sources)
-        _report(outcomes, parts.out)
+        _report(outcomes, parts.out, scoring)
     elif shard:
         i, n = parse_shard(shard)
         parts = Parts(scoring, out.absolute(), n)
         parts.check()
         outcome = parts.write(i - 1, sources.parts(n)[i - 1])
         note_problems(sources)
-        _report([outcome], out)
+        _report([outcome], out, scoring)
     else:
         scoring.check_output(out, sources.files, overwrite=overwrite)
         written = scoring.write(sources.stream(bar=progress_bar), out, **sources.origin())
         note_problems(sources)
+        for text in scoring.warnings([written]):
+            note(text)
         show(f"{written.n_events:,} events -> {out}")
         if explain:
             note(f"explained -> {explained_path(out)}")
 
 
-def _report(outcomes: list[Outcome], out: Path) -> None:
+def _report(outcomes: list[Outcome], out: Path, scoring: Scoring) -> None:
     """Print the results of parts, and exit with 3 if some of them failed."""
-    for outcome in outcomes:
-        for text in outcome.problems:
-            note(text)
+    for text in [*(text for outcome in outcomes for text in outcome.problems), *scoring.warnings(outcomes)]:
+        note(text)
     failures = [outcome.failure for outcome in outcomes if outcome.failure]
     n_events, n_kept = sum(outcome.n_events for outcome in outcomes), sum(outcome.is_kept for outcome in outcomes)
     show(f"{n_events:,} events in {len(outcomes) - len(failures):,} parts ({n_kept:,} there before) -> {out}")

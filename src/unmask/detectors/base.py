@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from unmask.artifacts import Json
 from unmask.errors import UsageError, nearest
+from unmask.events.distributions import Histograms, from_arrays, measure, to_arrays, variables_of
 from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import TrainingFingerprints
 from unmask.fitted import DETECTORS, Fitted, load
@@ -19,7 +20,11 @@ from unmask.scores.intervals import check_finite
 from unmask.scores.score_table import Scores
 from unmask.tokenizers.base import Tokenizer
 
-_SEEN = "events/fingerprint"
+_SEEN, _BACKGROUND = "events/fingerprint", "background"
+#: Validation events at most whose scores are kept as a histogram.
+_MAX_SCORED = 20_000
+#: Name of the score among the variables of events.
+SCORE = "score"
 ScoresAndLosses = tuple[npt.NDArray[np.float64], npt.NDArray[np.float32] | None]
 
 
@@ -34,12 +39,18 @@ class Detector(Fitted):
     tokenizer: Tokenizer | None = None
     #: Fingerprints of the training events, so that they can be recognized; None before ``fit``.
     seen_: TrainingFingerprints | None = None
+    #: Histograms of the variables of training events and of the scores of validation events.
+    background_: Histograms
 
     def fit(self, train: EventSet, validation: EventSet | None = None, **options: Any) -> Self:
         if validation is None or not len(train) or not len(validation):
             raise UsageError("training and validation events are both needed; one of them has none")
         super().fit(train, validation, **options)
         self.seen_ = TrainingFingerprints.of(train)
+        some = validation[:: -(-len(validation) // _MAX_SCORED)]
+        score = self.score_events(some, device=getattr(getattr(self, "training", None), "device", "auto"))
+        self.background_ = measure(variables_of(train, self.schema_.types), train.weight)
+        self.background_ |= measure({SCORE: score}, some.weight)
         return self
 
     @abstractmethod
@@ -97,11 +108,16 @@ class Detector(Fitted):
         return None
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        return {_SEEN: self.seen_.fingerprint} if self.seen_ else {}
+        seen = {_SEEN: self.seen_.fingerprint} if self.seen_ else {}
+        return seen | to_arrays(self.background_, _BACKGROUND)
+
+    def metadata(self) -> dict[str, Json]:
+        return super().metadata() | {"variables": list(self.background_)}
 
     def restore(self, arrays: dict[str, npt.NDArray[Any]], metadata: dict[str, Json]) -> None:
         super().restore(arrays, metadata)
         self.seen_ = TrainingFingerprints(arrays[_SEEN])
+        self.background_ = from_arrays(metadata["variables"], arrays, _BACKGROUND)
 
     def try_out(self) -> None:
         check_finite(self.scores(self._one_event(), device="cpu").score)

@@ -34,8 +34,8 @@ TRAINING = TrainingSettings(
     patience=30,
     divergence=100,
 )
-#: Training events with which the network counts half of what it counts with very many.
-_EVENTS_FOR_HALF = 5000
+#: The weight of the network is (N + 2000) / (N + 7000): with 3,000 training events it is a half.
+_WEIGHT_OF_NETWORK = (2000, 7000)
 #: Of -ln p in the logit. Logits are rounded to some 3e-6, by batch and device; scores must not differ by 1e-5.
 _MAX_SLOPE = 3.0
 
@@ -44,21 +44,26 @@ _MAX_SLOPE = 3.0
 class ContrastDetector(EventDetector):
     """Tells background events from altered copies of them (replaced-object detection, after ELECTRA's replaced tokens).
 
-    The score is w_N (-ln p_network) + w_tail (-ln p_tail). p_network is the tail probability, in validation background,
-    of the network's logit that an event is a copy; p_tail that of MET, the number of b-jets and the sum of pT (see
-    :class:`~unmask.detectors.observable_tail.ObservableTail`). With N training events w_N = N / (N + 5000): a network
-    that has seen few events adds noise where observables alone are strong.
+    The score is w_N (-ln p_network) + w_tail (w_N (-ln p_tail) + 2 (1 - w_N) (-ln p_all)). p_network is the tail
+    probability, in training background, of the network's logit that an event is a copy; p_tail that of MET, the number
+    of b-jets and the sum of pT, and p_all that of these and the number of objects (see
+    :class:`~unmask.detectors.observable_tail.ObservableTail`). With N training events w_N = (N + 2000) / (N + 7000): a
+    network that has seen few events adds noise where observables alone are strong.
+
+    All tail probabilities are those in training events, so that the scores of validation events are as those of any
+    other background, and p-values calibrated on them are valid.
 
     Parameters
     ----------
     alterations
         How copies differ from their events.
     tail_weight
-        Weight of the tail term; 0 for the network alone.
+        Weight of the observables; 0 for the network alone.
     """
 
     kind = "contrast"
     can_explain = True
+    events_wanted = 30_000
 
     backbone: BackboneName = "part-pairs"
     size: SizeName = "small"
@@ -67,21 +72,24 @@ class ContrastDetector(EventDetector):
     training: TrainingSettings = TRAINING
 
     def new_task(self, network: EventNetwork, train: EventTensors, validation: EventTensors, **options: Any) -> Task:
-        return CopiesTask(network, train, validation, AlteredCopies(self.alterations, train), **options)
+        return _Task(network, train, validation, AlteredCopies(self.alterations, train), **options)
 
     def _fit(self, train: EventSet, validation: EventSet, **options: Any) -> None:
-        self.observables_ = ObservableTail.of(train, validation)
+        self.observables_ = ObservableTail.of(train)
         super()._fit(train, validation, **options)
-        self.network_weight_ = len(train) / (len(train) + _EVENTS_FOR_HALF)
-        logits = as_numbers(self._outputs(validation, self.training.device))
+        more, most = _WEIGHT_OF_NETWORK
+        self.network_weight_ = (len(train) + more) / (len(train) + most)
+        logits = as_numbers(self._outputs(train, self.training.device))
         self.logits_ = BackgroundTail.of(logits, max_slope=_MAX_SLOPE)
 
     def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:
         self.check_fitted()
         logits = self._outputs(events, device)
-        of_observables = self.observables_.minus_log_p(events)  # on the CPU, while a GPU is at work on the logits
+        of_tail, of_all = self.observables_.minus_log_p(events)  # on the CPU, while a GPU is at work on the logits
         of_network = self.logits_.minus_log_p_of(as_numbers(logits))
-        return self.network_weight_ * of_network + self.tail_weight * of_observables
+        weight = self.network_weight_
+        of_observables = weight * of_tail + 2 * (1 - weight) * of_all
+        return np.asarray(weight * of_network + self.tail_weight * of_observables)
 
     def altered_copies(self, background: EventSet) -> EventSet:
         """Altered copies of background events, as in the training: those that pass the selection of all these events.
@@ -124,6 +132,10 @@ class ContrastDetector(EventDetector):
         self.logits_ = BackgroundTail.from_arrays(arrays, "logits")
         self.observables_ = ObservableTail.from_arrays(arrays)
         self.network_weight_ = float(metadata["network_weight"])
+
+
+class _Task(CopiesTask):
+    min_steps = 40
 
 
 def _without_each_object(events: EventSet) -> tuple[npt.NDArray[np.int64], EventSet]:

@@ -16,32 +16,35 @@ from unmask.scores.p_values import Array, BackgroundTail, p_value_text
 
 #: Observables of the tail term: invisible energy, heavy quarks, and visible energy.
 IN_TAIL = ("met", "n_b_jets", "sum_pt")
-_RULES = ("smallest", "product")
+#: Those of the product that stands in for a network of few events.
+IN_PRODUCT = ("n_objects", *IN_TAIL)
+_RULES = ("smallest", "product", "product_of_all")
 
 
 @dataclass(frozen=True)
 class ObservableTail:
-    """Minus log p of several observables as one: the larger of the values of their smallest p-value and their product.
+    """Minus log p of observables in training background, as two terms of a score.
 
-    The p-values of observables are those in training background; those of the smallest and of the product, in
-    validation background, as their terms are correlated there. The first finds one extreme observable, the second
-    several that are all rather large.
+    The first is the larger of the values of the smallest p-value of three observables and of their product: the one
+    finds one extreme observable, the other several that are all rather large. The second is that of the product of the
+    p-values of four. As the p-values are correlated, smallest and products have p-values of their own.
     """
 
     of_observable: dict[str, BackgroundTail]
     of_rule: dict[str, BackgroundTail]
 
     @classmethod
-    def of(cls, train: EventSet, validation: EventSet) -> Self:
+    def of(cls, train: EventSet) -> Self:
         """Measure on background events."""
-        tails = {name: BackgroundTail.of(OBSERVABLES[name].of(train)) for name in IN_TAIL}
-        return cls(tails, {rule: BackgroundTail.of(value) for rule, value in _combined(tails, validation).items()})
+        tails = {name: BackgroundTail.of(OBSERVABLES[name].of(train)) for name in IN_PRODUCT}
+        return cls(tails, {rule: BackgroundTail.of(value) for rule, value in _combined(tails, train).items()})
 
-    def minus_log_p(self, events: EventSet) -> Array:
-        """(n_events,); not a p-value itself, since it is the larger of two."""
-        combined = _combined(self.of_observable, events)
-        larger: Array = np.maximum(*(self.of_rule[rule].minus_log_p_of(value) for rule, value in combined.items()))
-        return larger
+    def minus_log_p(self, events: EventSet) -> tuple[Array, Array]:
+        """Both terms (n_events,); the first is not a p-value itself, since it is the larger of two."""
+        smallest, product, of_all = (
+            self.of_rule[rule].minus_log_p_of(value) for rule, value in _combined(self.of_observable, events).items()
+        )
+        return np.maximum(smallest, product), of_all
 
     def terms(self, events: EventSet) -> list[list[Term]]:
         """Observables of each event, the most extreme first."""
@@ -80,6 +83,8 @@ def observable_terms(
 
 
 def _combined(tails: dict[str, BackgroundTail], events: EventSet) -> dict[str, Array]:
-    """Smallest p-value and product of p-values, as minus logarithms."""
-    minus_log_p = np.stack([tail.minus_log_p_of(OBSERVABLES[name].of(events)) for name, tail in tails.items()])
-    return dict(zip(_RULES, (minus_log_p.max(axis=0), minus_log_p.sum(axis=0)), strict=True))
+    """Smallest p-value and product of p-values of three observables, and product of four, as minus logarithms."""
+    minus_log_p = {name: tail.minus_log_p_of(OBSERVABLES[name].of(events)) for name, tail in tails.items()}
+    in_tail = np.stack([minus_log_p[name] for name in IN_TAIL])
+    of_all = np.sum(list(minus_log_p.values()), axis=0)
+    return dict(zip(_RULES, (in_tail.max(axis=0), in_tail.sum(axis=0), of_all), strict=True))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import unmask
-from unmask.artifacts import MANIFEST, Json, atomic_path, provenance, sha256_of_file
+from unmask.artifacts import FORMAT_VERSION, MANIFEST, Json, atomic_path, provenance, sha256_of_file
 from unmask.detectors import Detector
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.evaluate import Evaluation, evaluate
@@ -27,7 +27,7 @@ from unmask.study.published import Study
 from unmask.study.results import cost_table, write_detector_figures, write_results, write_study_report
 from unmask.study.stages import RECORDS, Ledger, Stage, StudyReporter, run_stages
 from unmask.tokenizers import Tokenizer, load_tokenizer
-from unmask.workflow.fit import fit_detector, fit_tokenizer, run_folder_of
+from unmask.workflow.fit import few_events, fit_detector, fit_tokenizer, run_folder_of
 from unmask.workflow.score import Scoring
 from unmask.workflow.settings import Settings
 
@@ -42,7 +42,13 @@ EFFICIENCIES = (0.01, 0.1)
 #: settings and inputs: by the first word of the stage's name ("scores"), and for what is fitted by its kind too
 #: ("detector ddd"). It is not the version of the package, nor a hash of the code: a corrected message must not cost a
 #: week of training. Figures, tables and report take seconds: they do depend on the version of the package.
-VERSIONS: dict[str, int] = {"detector deep-svdd": 2, "scores": 2, "calibration": 2, "search": 2}
+VERSIONS: dict[str, int] = {
+    "detector contrast": 2,
+    "detector deep-svdd": 2,
+    "scores": 2,
+    "calibration": 2,
+    "search": 2,
+}
 
 
 @dataclass(frozen=True)
@@ -99,6 +105,8 @@ class StudyRun:
         work = name.split()[0]
         is_quick = work in ("figures", "results", "report")
         code = unmask.__version__ if is_quick else VERSIONS.get(f"{work} {kind}".strip())
+        if work in ("tokenizer", "detector", "calibration"):  # those of another format cannot be read
+            code = f"{FORMAT_VERSION}.{code or 1}"
         return replace(Stage(name, *what, **more), version=code)
 
     def _fit_stage(
@@ -182,7 +190,10 @@ class StudyRun:
         """Fit a tokenizer or a detector and save it."""
         fitted = {"tokenizer": load_tokenizer(tokenizer)} if tokenizer else {}
         more = {"run_folder": run_folder_of(folder), "watch": self.reporter.training, "title": title}
-        fit(settings, self._read("train"), self._read("validation"), **more, **fitted).save(folder)
+        made = fit(settings, self._read("train"), self._read("validation"), **more, **fitted)
+        made.save(folder)
+        for text in few_events(made, self._read("train")):
+            self.reporter.note(f"{title}: {text}")
 
     def _score(self, name: str, events: Iterable[EventSet], files: Sequence[Path], out: Path, explain: int) -> None:
         """Score events, and explain the most anomalous where the detector can."""

@@ -37,6 +37,8 @@ LOG = "log.jsonl"
 _STEPS_BEFORE_CAPTURE = 3
 #: Matrix products are slow with numbers that do not start at a multiple of so many.
 _ALIGNED = 16
+#: Events in a batch that is smaller than set, for more steps per epoch.
+_MIN_BATCH = 16
 
 
 def train(
@@ -86,7 +88,7 @@ class _Run:
         self.task, self.settings, self.processes, self.folder = task, settings, processes, folder
         self.device = processes.device
         self.sharing = processes if task.shares_batches else Processes(device=self.device)
-        self.batch_size = min(settings.batch_size, task.n_train)
+        self.batch_size = min(settings.batch_size, task.n_train, max(task.n_train // task.min_steps, _MIN_BATCH))
         if self.batch_size < self.sharing.size:
             raise UsageError(f"a batch of {self.batch_size} events cannot be shared by {self.sharing.size} processes")
         self.history: list[EpochRecord] = []

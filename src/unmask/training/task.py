@@ -40,6 +40,8 @@ class Task(ABC):
 
     #: Whether several processes each take a part of a batch; otherwise each trains with the whole of it.
     shares_batches: ClassVar[bool] = True
+    #: Steps per epoch at least, in smaller batches if there are few events.
+    min_steps: ClassVar[int] = 1
     #: Events that are evaluated at a time.
     batch_events: ClassVar[int] = 1 << 14
 

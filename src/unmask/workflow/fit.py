@@ -131,6 +131,14 @@ def training_events(
     return events, held_out, repeated_text(n_events - len(events) - len(held_out), n_events)
 
 
+def few_events(fitted_one: fitted.Fitted, train: EventSet) -> list[str]:
+    """Note that there are fewer training events than a detector wants."""
+    wanted = fitted_one.events_wanted
+    if len(train) >= wanted:
+        return []
+    return [f"{len(train):,} training events are few: this detector finds more with {wanted:,} or more"]
+
+
 def run_folder_of(folder: Path) -> Path:
     """Folder for the log and the checkpoints of what is saved in ``folder``."""
     return folder.with_name(folder.name + ".run")

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
 from unmask.artifacts import MANIFEST, Json, provenance, sha256_of_file
 from unmask.detectors import Detector, load_detector
 from unmask.errors import ArtifactError, UnmaskError, UsageError
-from unmask.events.event_set import EventSet
+from unmask.events.distributions import Histograms, add, count, differences, variables_of
+from unmask.events.event_set import SIGNAL, EventSet
 from unmask.export.onnx_detector import GRAPH, OnnxDetector
 from unmask.io.sample import resolve
 from unmask.io.source import ReadOptions
@@ -21,6 +22,13 @@ from unmask.scores.explanations import MostAnomalous, explained_path, write_expl
 from unmask.scores.score_table import SCORES_TABLE, Scores, read_scores, write_scores
 from unmask.tables import open_table, part_name, parts_in
 from unmask.workflow.sources import Part, Sources
+
+#: Events of a chunk that are compared with the training background; a fraction of them keeps scoring fast.
+_MAX_COMPARED = 5000
+#: Of differences that are warned of: the largest p-value, and the smallest distance, as simulation is never perfect.
+_P_VALUE, _DISTANCE = 1e-3, 0.1
+#: Variables that a warning names.
+_MAX_NAMED = 3
 
 
 def score(
@@ -62,6 +70,7 @@ class Outcome:
     """Numbers of events that were scored, and of those that the detector was trained on.
 
     Of a part: whether it was there already, why it was not written, and which events were cut or skipped.
+    ``histograms`` are those of some events that are not labeled signal.
     """
 
     n_events: int = 0
@@ -69,6 +78,7 @@ class Outcome:
     is_kept: bool = False
     failure: str | None = None
     problems: tuple[str, ...] = ()
+    histograms: Histograms = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -116,18 +126,19 @@ class Scoring:
     def write(self, events: Iterable[EventSet], out: Path, **metadata: Json) -> Outcome:
         """Score a stream of events in bounded memory; explanations go beside ``out``, and older ones are removed."""
         detector = self.detector
-        most, n_trained_on = MostAnomalous(self.explain), 0
+        most, n_trained_on, histograms = MostAnomalous(self.explain), 0, Histograms()
         if self.explain:
             detector.explain(EventSet.empty())  # one that cannot explain raises now, not after hours
 
         def scored() -> Iterator[Scores]:
-            nonlocal n_trained_on
+            nonlocal n_trained_on, histograms
             for some in events:
                 scores = detector.scores(
                     some, reduction=self.reduction, with_token_losses=self.token_losses, device=self.device
                 )
                 most.add(some, scores.score)
                 n_trained_on += scores.n_trained_on
+                histograms = add(histograms, _compared(detector, some))
                 yield scores
 
         record = provenance(**self.origin(), **metadata, **detector.record())
@@ -135,12 +146,36 @@ class Scoring:
         n_events = write_scores(out, scored(), provenance=record)
         if self.explain:
             write_explanations(out, most, detector.explain(most.events, device=self.device), provenance=record)
-        return Outcome(n_events, n_trained_on)
+        return Outcome(n_events, n_trained_on, histograms=histograms)
 
     def read(self, events: Iterable[EventSet], out: Path, origin: Mapping[str, Json]) -> Scores:
         """Score a stream of events to ``out``, and read the scores."""
         self.write(events, out, **origin)
         return read_scores(out)
+
+    def warnings(self, outcomes: Iterable[Outcome]) -> list[str]:
+        """Name the variables in which scored events do not look like the training background."""
+        histograms: Histograms = {}
+        for outcome in outcomes:
+            histograms = add(histograms, outcome.histograms)
+        (compared,) = differences(self.detector.background_, histograms)
+        unlike = [one for one in compared if one.p_value < _P_VALUE and one.distance > _DISTANCE]
+        if not unlike:
+            return []
+        named = ", ".join(
+            f"mean {one.variable} {one.mean:.4g} instead of {one.background_mean:.4g} ({one.p_text})"
+            for one in sorted(unlike, key=lambda one: -one.distance)[:_MAX_NAMED]
+        )
+        more = f" and {len(unlike) - _MAX_NAMED} more" if len(unlike) > _MAX_NAMED else ""
+        advice = "Unless that is signal, check units, objects and trigger; all variables: unmask monitor"
+        return [f"warning: these events do not look like the training background: {named}{more}. {advice}"]
+
+
+def _compared(detector: Detector, events: EventSet) -> Histograms:
+    """Histograms of some of the events that are not labeled signal."""
+    events = events[:: -(-len(events) // _MAX_COMPARED) or 1]
+    events = events[events.label != SIGNAL]
+    return count(detector.background_, variables_of(events, detector.schema_.types), events.weight)
 
 
 @lru_cache(maxsize=4)

@@ -1,0 +1,60 @@
+"""`unmask monitor`: does a detector apply to these events?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from unmask.cli import options
+from unmask.cli.console import note, note_problems, progress_bar, show_json, show_table
+
+if TYPE_CHECKING:
+    from unmask.workflow.sources import Sources
+
+
+@options.reads_events
+def monitor(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a detector, or sample:gluino-model.")],
+    sources: Sources,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for monitor.json and figures of all distributions.")
+    ] = None,
+    overwrite: options.Overwrite = False,
+    device: options.Device = "auto",
+    json: options.Json = False,
+) -> None:
+    """Compare files of events with the background that a detector was trained on.
+
+    Observables, numbers and leading pT of objects of each type, and scores; one column per file, for a series in time
+    in the order given. P-values are those of chi-square tests, corrected for their number.
+    """
+    import json as json_
+
+    from unmask.artifacts import atomic_path
+    from unmask.detectors import load_detector
+    from unmask.errors import BadDataError
+    from unmask.io.sample import resolve
+    from unmask.outputs import check_output
+    from unmask.report.style import FORMATS
+    from unmask.workflow.monitor import monitor as compare
+
+    if out:
+        check_output(out, ["comparison with background"], sources.files, overwrite=overwrite)
+    detector = load_detector(resolve(model))
+    monitored = compare(detector, sources, device=device, bar=progress_bar)
+    note_problems(sources)
+    if not monitored.files:
+        raise BadDataError(f"{', '.join(map(str, sources.files))}: no events to compare")
+    result = monitored.to_json() | {"model": str(model)}
+    if out:
+        with atomic_path(out) as folder:
+            monitored.draw().write(folder / "distributions", FORMATS)
+            (folder / "monitor.json").write_text(json_.dumps(result, indent=1) + "\n")
+        note(f"monitor.json and distributions -> {out}")
+    if json:
+        show_json(result)
+    else:
+        columns = ["variable", "background", *monitored.files]
+        show_table("Means, compared with the training background", columns, monitored.rows())
