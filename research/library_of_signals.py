@@ -5,6 +5,7 @@
     python research/library_of_signals.py compare EXTRACT OUT [--n-jobs 8] [--device cuda]  # other detectors
     python research/library_of_signals.py table OUT                     # means over the library, trained on all events
     python research/library_of_signals.py learning_curve OUT            # AUC for 1,000 to all training events
+    python research/library_of_signals.py p_values OUT                  # are calibrated p-values valid?
     python research/library_of_signals.py families OUT                  # means of families, trained on all events
     python research/library_of_signals.py against_observables OUT       # where the default loses
     python research/library_of_signals.py matrix OUT FIGURE             # every signal against every detector
@@ -64,6 +65,8 @@ ALL = 1_000_000
 LABELS = "labels"
 N_BOOTSTRAP = 200
 COMPARED = (LABELS, "deep-svdd-mlp", "lut-456")
+#: Of a training, what is not tested for signal.
+NOT_TESTED = ("train", "validation", "fresh")
 FOUR = ("n_objects", "met", "n_b_jets", "sum_pt")
 
 
@@ -120,6 +123,7 @@ def _fit(extract: Path, out: Path, name: str, n: int, seed: int, device: str) ->
     detector.fit(train, validation)
     seconds = time.perf_counter() - started
     scores = {"train": _observables(train), "validation": _observables(validation)}
+    scores["fresh"] = detector.score_events(events["validation"][len(validation) :])
     for key, some in _tested(events).items():
         score = detector.score_events(some)
         network = detector.logits_.minus_log_p_of(detector.network_scores(some, device=device))
@@ -249,7 +253,7 @@ def rules_of(parts: dict[str, Array], names: Sequence[str]) -> list[dict[str, Ar
     p = {
         key: np.stack([tail.minus_log_p_of(part[-len(FOUR) :][i]) for tail, i in zip(tails, rows, strict=True)])
         for key, part in parts.items()
-        if key != "train"
+        if key not in ("train", "fresh")
     }
     rules = []
     for rule in (np.max, np.sum):
@@ -261,13 +265,30 @@ def rules_of(parts: dict[str, Array], names: Sequence[str]) -> list[dict[str, Ar
 def scores_of(parts: dict[str, Array]) -> dict[str, dict[str, Array]]:
     """Scores to be compared, each of background and all signals."""
     smallest, product = rules_of(parts, FOUR)
-    tested = [key for key in parts if key not in ("train", "validation")]
+    tested = [key for key in parts if key not in NOT_TESTED]
     return {
         "default": {key: parts[key][0] for key in tested},
         "its network": {key: parts[key][1] for key in tested},
         "observables, min p": {key: smallest[key] for key in tested},
         "observables, Fisher": {key: product[key] for key in tested},
     }
+
+
+def p_values(out: Path) -> None:
+    """Print the fraction of fresh background with p-values up to 1 / (1 + n) and 0.01, calibrated on n events."""
+    rng = np.random.default_rng(1)
+    for path in _trainings(out):
+        parts, (name, n_train, seed) = np.load(path), _sample_of(path)
+        background = np.concatenate([parts["background"][0], parts["fresh"]])
+        n, fractions = max(n_train // 8, 100), []
+        if 2 * n > len(background):
+            continue
+        for _ in range(4000):
+            drawn = background[rng.permutation(len(background))[: n + 3000]]
+            calibration, fresh = np.sort(drawn[:n]), drawn[n:]
+            fractions.append([(fresh > calibration[-i]).mean() for i in (1, max((n + 1) // 100, 1))])
+        spread = 1.96 * np.std(fractions, axis=0) / np.sqrt(len(fractions))
+        print(name, n_train, seed, n, np.mean(fractions, axis=0).round(5), "+-", spread.round(5))
 
 
 def table(out: Path) -> None:
@@ -381,7 +402,7 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     functions: dict[Callable[..., None], tuple[str, ...]] = {prepare: ("data", "extract")}
     functions |= dict.fromkeys((fit, compare), ("extract", "out"))
-    functions |= dict.fromkeys((table, learning_curve, families, against_observables), ("out",))
+    functions |= dict.fromkeys((table, learning_curve, p_values, families, against_observables), ("out",))
     functions |= {matrix: ("out", "figure")}
     for function, folders in functions.items():
         of_command = commands.add_parser(function.__name__)

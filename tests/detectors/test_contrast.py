@@ -170,13 +170,6 @@ def test_scores_of_the_shipped_model_do_not_depend_on_batches() -> None:
     np.testing.assert_allclose(in_batches, detector.score_events(events), rtol=0, atol=1e-5)
 
 
-def test_with_few_events_the_network_counts_less(detector: ContrastDetector, parts: tuple[EventSet, ...]) -> None:
-    training = replace(TRAINING, max_epochs=1)
-    few = ContrastDetector(size="tiny", training=training).fit(parts[0][:500], parts[1][:100])
-    assert few.network_weight_ == pytest.approx(500 / 5500)
-    assert detector.network_weight_ == pytest.approx(4000 / 9000)
-
-
 def test_altered_copies_are_drawn_beside_background(
     detector: ContrastDetector, parts: tuple[EventSet, ...], tmp_path: Path
 ) -> None:

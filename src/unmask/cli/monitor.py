@@ -19,7 +19,7 @@ def monitor(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a detector, or sample:gluino-model.")],
     sources: Sources,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder for monitor.json and figures of all distributions.")
+        Path | None, typer.Option("--out", "-o", help="Folder for monitor.json and distributions.svg.")
     ] = None,
     overwrite: options.Overwrite = False,
     device: options.Device = "auto",
@@ -33,28 +33,22 @@ def monitor(
     import json as json_
 
     from unmask.artifacts import atomic_path
-    from unmask.detectors import load_detector
-    from unmask.errors import BadDataError
     from unmask.io.sample import resolve
     from unmask.outputs import check_output
-    from unmask.report.style import FORMATS
     from unmask.workflow.monitor import monitor as compare
+    from unmask.workflow.score import Scoring
 
     if out:
         check_output(out, ["comparison with background"], sources.files, overwrite=overwrite)
-    detector = load_detector(resolve(model))
-    monitored = compare(detector, sources, device=device, bar=progress_bar)
+    monitored = compare(Scoring(resolve(model)).detector, sources, device=device, bar=progress_bar)
     note_problems(sources)
-    if not monitored.files:
-        raise BadDataError(f"{', '.join(map(str, sources.files))}: no events to compare")
     result = monitored.to_json() | {"model": str(model)}
     if out:
         with atomic_path(out) as folder:
-            monitored.draw().write(folder / "distributions", FORMATS)
+            monitored.draw().write(folder / "distributions.svg")
             (folder / "monitor.json").write_text(json_.dumps(result, indent=1) + "\n")
-        note(f"monitor.json and distributions -> {out}")
+        note(f"wrote monitor.json, distributions.svg -> {out}")
     if json:
         show_json(result)
     else:
-        columns = ["variable", "background", *monitored.files]
-        show_table("Means, compared with the training background", columns, monitored.rows())
+        show_table("Means (* unlike the training background, p < 0.01)", *monitored.table())

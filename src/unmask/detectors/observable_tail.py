@@ -86,5 +86,5 @@ def _combined(tails: dict[str, BackgroundTail], events: EventSet) -> dict[str, A
     """Smallest p-value and product of p-values of three observables, and product of four, as minus logarithms."""
     minus_log_p = {name: tail.minus_log_p_of(OBSERVABLES[name].of(events)) for name, tail in tails.items()}
     in_tail = np.stack([minus_log_p[name] for name in IN_TAIL])
-    of_all = np.sum(list(minus_log_p.values()), axis=0)
+    of_all = np.sum([minus_log_p[name] for name in IN_PRODUCT], axis=0)
     return dict(zip(_RULES, (in_tail.max(axis=0), in_tail.sum(axis=0), of_all), strict=True))

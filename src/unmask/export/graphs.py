@@ -15,6 +15,7 @@ from unmask.detectors.copies import in_order
 from unmask.detectors.event_detector import EventDetector
 from unmask.detectors.masked_token import MaskedTokenDetector
 from unmask.detectors.momenta import boost_transverse, transverse
+from unmask.detectors.observable_tail import IN_TAIL
 from unmask.errors import UsageError
 from unmask.events.objects import IS_B_JET, MET_TYPE
 from unmask.export.token_graphs import MaskedTokenGraph
@@ -25,6 +26,7 @@ from unmask.scores.p_values import BackgroundTail, Survival
 Values = Any  # a torch tensor, or what stands for one
 #: Observables of the tail term, of MET in MeV (n,), types (n, objects) and pT in MeV (n, objects) that is 0 at padding.
 _OBSERVABLES: dict[str, Callable[[Values, Values, Values], Values]] = {
+    "n_objects": lambda _met, types, _pt: (types != 0).double().sum(-1),
     "met": lambda met, _types, _pt: met.double(),
     "n_b_jets": lambda _met, types, _pt: torch.tensor(IS_B_JET)[types].double().sum(-1),
     "sum_pt": lambda _met, _types, pt: pt.double().sum(-1),
@@ -114,10 +116,12 @@ class ContrastGraph(NetworkGraph):
         """Scores (n_events,), and -ln p (n_events, 1 + observables) of the network and of each observable."""
         observables = [_OBSERVABLES[name](met, types[:, 1:], pt) for name in self.names]
         minus_log_p = self.first(torch.stack([self.outputs(kinematics, types).double(), *observables], -1))
-        of_observables = minus_log_p[:, 1:]
-        tail = self.second(torch.stack([of_observables.amax(-1), of_observables.sum(-1)], -1)).amax(-1)
-        of_network, of_tail = self.weights
-        return minus_log_p[:, 0] * of_network + tail * of_tail, minus_log_p
+        of_all = minus_log_p[:, 1:]
+        in_tail = torch.stack([of_all[:, self.names.index(name)] for name in IN_TAIL], -1)
+        rules = self.second(torch.stack([in_tail.amax(-1), in_tail.sum(-1), of_all.sum(-1)], -1))
+        weight, of_observables = self.weights
+        of_tail = rules[:, :2].amax(-1) * weight + rules[:, 2] * (2 * (1 - weight))
+        return minus_log_p[:, 0] * weight + of_tail * of_observables, minus_log_p
 
 
 def _floor(width: int) -> Values:

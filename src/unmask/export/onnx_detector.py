@@ -16,6 +16,7 @@ from unmask.detectors.base import Detector, ScoresAndLosses
 from unmask.detectors.observable_tail import observable_terms
 from unmask.detectors.token_explanations import TokenTexts
 from unmask.errors import ArtifactError, UsageError, damage_named, require
+from unmask.events.distributions import from_arrays
 from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import TrainingFingerprints
 from unmask.events.schema import EventSchema
@@ -78,6 +79,8 @@ class OnnxDetector(Detector):
         self.schema_ = EventSchema.from_json(of_training["events"])
         self.fitted_on_ = metadata["record"]["fitted_on"]
         self.seen_ = TrainingFingerprints(np.frombuffer(base64.b64decode(metadata["fingerprints"]), np.uint64))
+        histograms = {name: np.array(values) for name, values in metadata["background"].items()}
+        self.background_ = from_arrays(of_training["variables"], histograms, "")
         self._outputs = [output.name for output in session.get_outputs()]
         self.can_explain = bool({"contribution", "probability"} & {*self._outputs})  # type: ignore[misc]
         if "token_loss" in self._outputs:

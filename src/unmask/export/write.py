@@ -14,6 +14,7 @@ from onnx import ModelProto, checker, helper
 from unmask.artifacts import MANIFEST, Json, atomic_path, provenance, sha256_of_file
 from unmask.detectors import Detector, load_detector
 from unmask.errors import UnmaskError, UsageError
+from unmask.events.distributions import to_arrays
 from unmask.events.event_set import EventSet
 from unmask.events.objects import TAGS
 from unmask.export import operators  # noqa: F401 (fills the tables of tracing)
@@ -113,6 +114,7 @@ def build(detector: Detector, calibration: Calibration | None, facts: dict[str, 
         "words": code.words(),
         "opset": OPSET,
         "provenance": provenance(**detector.metadata()),
+        "background": {name: values.tolist() for name, values in to_arrays(detector.background_, "").items()},
         "fingerprints": base64.b64encode(detector.seen_.fingerprint.tobytes() if detector.seen_ else b"").decode(),
     }
     infos = [graph.info(value, name) for name, value in outputs.items()]

@@ -15,6 +15,8 @@ from unmask.report.style import Drawing, legend_below, new_figure
 from unmask.workflow.sources import Bar, Sources, no_bar
 
 _N_COLUMNS = 4
+#: P-values that a table marks.
+SMALL = 0.01
 
 
 @dataclass(frozen=True)
@@ -48,13 +50,19 @@ class Monitored:
             }
         }
 
-    def rows(self) -> list[list[str]]:
-        """Rows of a table: the variable, its mean in background, and its mean and p-value in each file."""
-        columns = self.differences().values()
-        return [
-            [each[0].variable, f"{each[0].background_mean:.4g}", *(f"{one.mean:.4g} ({one.p_text})" for one in each)]
-            for each in zip(*columns, strict=True)
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Columns and rows of a table: means in background and in each file, and the smallest p-value of the files."""
+        columns = self.differences()
+        rows = [
+            [
+                each[0].variable,
+                f"{each[0].background_mean:.4g}",
+                *(f"{one.mean:.4g}{' *' if one.p_value < SMALL else ''}" for one in each),
+                min(each, key=lambda one: one.p_value).p_text.removeprefix("p = ").removeprefix("p "),
+            ]
+            for each in zip(*columns.values(), strict=True)
         ]
+        return ["variable", "background", *(Path(name).stem for name in columns), "smallest p"], rows
 
     def draw(self) -> Drawing:
         """Draw the distributions: events in each bin, over those expected from background."""
