@@ -66,7 +66,7 @@ def measure_one_by_one(scores: dict[str, Scores], evaluation: Evaluation) -> Non
     """Measure the same rows and comparisons, each from the scores alone."""
     first = next(iter(scores.values()))
     untrained = untrained_scores(first.observables, first.label == 0, first.weight, first.event_key)
-    values = {name: one.score for name, one in scores.items()} | untrained
+    values = {name: one.score for name, one in scores.items()} | dict(untrained)
     process = first.process_names.array()
     for signal in evaluation.selections:
         chosen = (first.label == 0) | (process == signal) | (signal == ALL_SIGNAL)

@@ -80,16 +80,14 @@ def test_figures_have_the_wanted_style_and_formats(folder: Path, tmp_path: Path)
     assert one != other
 
 
-def test_negative_weights_leave_tables_without_figures(tmp_path: Path) -> None:
+def test_negative_weights_give_all_tables_and_figures(tmp_path: Path) -> None:
     scores = make(2)
     write_scores(tmp_path / "negative.parquet", [replace(scores, weight=np.where(scores.row % 9 == 0, -1.0, 1.0))])
     result, notes = running("evaluate", tmp_path / "negative.parquet", "--out", tmp_path / "out")
-    assert "no figures: negative weights" in notes
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "leaderboard.csv", "metrics.json", "table.md", "table.tex",
-    ]  # fmt: skip
-    assert "neg. weights" in result
-    assert "too few" not in result
+    assert "weighted events count as fewer of equal weight" in notes
+    assert (tmp_path / "out" / "figures" / "roc.svg").exists()
+    assert json.loads((tmp_path / "out" / "metrics.json").read_text())["rows"][0]["metrics"]["overlap_area"]
+    assert re.search(r"negative +0\.\d+ \[0\.\d+, 0\.\d+\] ", result)
 
 
 def test_process_names_are_shown_as_they_are(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_whole_weights_are_repeated_events() -> None:
         for key, value in found.items():
             if isinstance(value, dict):
                 flat += values(value)
-            elif key not in {"low", "high", "n_signal", "n_background", "background_efficiency_limit"} and value:
+            elif not str(key).startswith("n_") and key not in {"low", "high", "background_efficiency_limit"} and value:
                 flat.append(float(str(value)))
         return flat
 
@@ -134,8 +134,18 @@ TRUTH: dict[str, tuple[Callable[[Metrics], Estimate | None], Callable[[float], f
 CONSERVATIVE = {"threshold", "TPR - FPR", "overlap", "max SIC", "eps_B", "eps_B limit"}
 
 
-@pytest.mark.parametrize(("separation", "weighted"), [(1.5, False), (0.1, False), (1.0, True)])
-def test_every_interval_covers_the_truth(separation: float, weighted: bool) -> None:
+#: Weights of events, at random: none, of two processes 10 to 1, and as of a generator at next-to-leading order.
+WEIGHTS: dict[str, tuple[list[float], list[float]]] = {
+    "equal": ([1], [1]),
+    "10 to 1": ([1, 10], [0.7, 0.3]),
+    "negative": ([1, -1], [0.88, 0.12]),
+}
+
+
+@pytest.mark.parametrize(
+    ("separation", "weights"), [(1.5, "equal"), (0.1, "equal"), (1.0, "10 to 1"), (1.5, "negative")]
+)
+def test_every_interval_covers_the_truth(separation: float, weights: str) -> None:
     """Unit Gaussians ``separation`` apart, 2500 background and 1000 signal events, 100 toys: 0.95 +- 0.022."""
     rng = np.random.default_rng(4)
     is_signal = np.arange(3500) < 1000
@@ -143,7 +153,8 @@ def test_every_interval_covers_the_truth(separation: float, weighted: bool) -> N
     hits: dict[str, list[bool]] = {name: [] for name in TRUTH}
     for seed in range(100):
         score = rng.normal(separation * is_signal, 1)
-        weight = rng.uniform(0.5, 1.5, 3500) if weighted else None
+        value, probability = WEIGHTS[weights]
+        weight = rng.choice(value, 3500, p=probability)
         found = measure(score, is_signal, weight, n_replicas=120, seed=seed)
         for name, (get, _) in TRUTH.items():
             estimate = get(found)
@@ -160,15 +171,17 @@ def test_every_interval_covers_the_truth(separation: float, weighted: bool) -> N
     assert len(hits["eps_B"]) > 80 or separation > 0.5
 
 
-def test_the_auc_interval_is_no_wider_than_it_must_be() -> None:
+@pytest.mark.parametrize("shape", [None, 0.2])
+def test_the_auc_interval_is_no_wider_than_it_must_be(shape: float | None) -> None:
+    """Also where a few events have most of the weight (of a gamma distribution)."""
     rng = np.random.default_rng(5)
     is_signal = np.arange(500) < 150
-    truth = norm.cdf(1.2 / np.sqrt(2))
-    hits = [
-        (estimate := roc_auc(rng.normal(1.2 * is_signal, 1), is_signal)).low <= truth <= estimate.high
-        for _ in range(600)
-    ]
-    assert 0.93 < np.mean(hits) < 0.97
+    truth, hits = norm.cdf(1.2 / np.sqrt(2)), []
+    for _ in range(600):
+        weight = rng.gamma(shape, size=500) if shape else np.ones(500)
+        estimate = roc_auc(rng.normal(1.2 * is_signal, 1), is_signal, weight)
+        hits.append(estimate.low <= truth <= estimate.high)
+    assert 0.93 < np.mean(hits) < (0.98 if shape else 0.97)
 
 
 def test_no_signal_above_the_threshold_is_not_certain_to_stay_so() -> None:
@@ -220,14 +233,24 @@ def test_a_working_point_without_statistics_is_no_number() -> None:
     assert signal_efficiency_at(0.01, score, is_signal, heavy) is None
 
 
-def test_negative_weights_leave_the_auc() -> None:
+def test_negative_weights_give_the_numbers_of_the_events_that_they_stand_for() -> None:
     rng = np.random.default_rng(6)
-    is_signal = np.arange(500) < 200
-    weight = np.where(np.arange(500) % 5 == 0, -0.2, 1.0)
-    found = measure(rng.normal(is_signal, 1), is_signal, weight)
-    assert 0.6 < found.auc.value < 0.9
-    assert found.overlap_area is None
-    assert found.max_significance_improvement is None
+    is_signal = np.arange(40_000) < 10_000
+    score = rng.normal(1.5 * is_signal, 1)
+    weight = np.where(rng.random(40_000) < 0.12, -1.0, 1.0)
+    found, plain = asdict(measure(score, is_signal, weight)), measure(score, is_signal)
+    assert found["n_background_effective"] == pytest.approx(30_000 * (1 - 2 * 0.12) ** 2, rel=0.02)
+    assert found["signal_efficiency"].keys() == plain.signal_efficiency.keys()
+    for name, one in asdict(plain).items():
+        of = {"best_threshold": "difference", "max_significance_improvement": "improvement", "signal_efficiency": 0.01}
+        one, other = (each[of[name]] if name in of else each for each in (one, found[name]))
+        if isinstance(one, dict):
+            assert other["low"] < one["value"] < other["high"], name
+            assert other["high"] - other["low"] > one["high"] - one["low"], name
+    # Where they outweigh the others there is nothing.
+    nothing = measure(score, is_signal, np.where(score > 2, -1.0, 1.0))
+    assert nothing.signal_efficiency[0.01] is not None
+    assert 0 <= nothing.overlap_area.low <= nothing.overlap_area.high <= 1
 
 
 def test_what_cannot_be_measured_is_an_error() -> None:

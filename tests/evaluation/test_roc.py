@@ -6,9 +6,10 @@ from scipy.stats import norm
 from sklearn.metrics import roc_curve as sklearn_roc
 
 from tests.evaluation.toy_scores import roc_curve
-from unmask.errors import BadDataError
 from unmask.evaluation.intervals import TAILS
+from unmask.evaluation.metrics import measure
 from unmask.evaluation.roc import RankedScores, Roc, roc_replicas
+from unmask.scores import intervals
 
 
 def max_sic(roc: Roc) -> tuple[float, float] | None:
@@ -24,7 +25,8 @@ def test_curve_by_hand_with_ties_and_weights() -> None:
     np.testing.assert_array_equal(roc.threshold, [np.inf, 5, 4, 1])
     np.testing.assert_allclose(roc.signal_efficiency, [0, 0.25, 1, 1])
     np.testing.assert_allclose(roc.background_efficiency, [0, 0, 0.6, 1])
-    np.testing.assert_allclose(roc.n_background_above, [0, 0, 6**2 / (2**2 + 4**2), 10**2 / (2**2 + 4**2 + 4**2)])
+    # So few events are all measured with one weight, (2^2 + 4^2 + 4^2) / 10.
+    np.testing.assert_allclose(roc.n_background_above, [0, 0, 6 / 3.6, 10 / 3.6])
 
 
 def test_curve_agrees_with_scikit_learn() -> None:
@@ -96,9 +98,30 @@ def test_few_background_events_support_no_improvement() -> None:
     assert max_sic(roc_curve(np.arange(100.0), is_signal)) is None
 
 
-def test_negative_weights_have_no_curve() -> None:
-    with pytest.raises(BadDataError, match="negative"):
-        roc_curve(np.arange(3.0), np.array([True, False, False]), np.array([1, 1, -0.5]))
+def test_with_negative_weights_the_curve_never_falls() -> None:
+    score, is_signal = np.array([6.0, 5, 4, 3, 2, 1]), np.array([False, True] * 3)
+    roc = roc_curve(score, is_signal, np.array([2, 3, -1, -1, 3, 1.0]))
+    # 2, 1, 4 of 4 and 3, 2, 3 of 3: a negative weight is taken from what follows
+    np.testing.assert_allclose(roc.background_efficiency, [0, 0.5, 0.5, 0.5, 0.5, 1, 1])
+    np.testing.assert_allclose(roc.signal_efficiency, [0, 0, 1, 1, 1, 1, 1])
+
+
+def test_bins_of_very_many_events_change_no_digit_that_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(7)
+    is_signal = rng.random(300_000) < 0.05
+    score, weight = rng.normal(1.5 * is_signal, 1), rng.uniform(0.5, 1.5, 300_000)
+    binned = RankedScores.of(score, is_signal, weight)
+    monkeypatch.setattr(intervals, "MAX_EXACT", 10**6)
+    exact = RankedScores.of(score, is_signal, weight)
+    assert len(binned.value) < len(exact.value) / 2
+    one, other = measure(binned), measure(exact)
+    assert one.auc.value == pytest.approx(other.auc.value, abs=5e-6)
+    for at in (1e-2, 1e-3, 1e-4):
+        found, expected = one.signal_efficiency[at], other.signal_efficiency[at]
+        assert found is not None
+        assert expected is not None
+        assert found.value == pytest.approx(expected.value, rel=1e-3)
+        assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=0.02)
 
 
 def test_scores_sorted_once_give_the_curves_of_some_of_the_events() -> None:

@@ -86,7 +86,7 @@ def evaluate(
                 paths = write_score_figures(
                     out / "figures", read, style=style or "plain", formats=chosen, progress=progress
                 )
-            note(f"wrote {len(paths)} files -> {out / 'figures'}" if paths else "no figures: negative weights")
+            note(f"wrote {len(paths)} files -> {out / 'figures'}")
         except MissingExtraError as error:
             note(f"no figures: {error}")
     if json:

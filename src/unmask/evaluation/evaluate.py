@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -12,14 +11,14 @@ import numpy.typing as npt
 
 from unmask.artifacts import Json
 from unmask.errors import BadDataError, UsageError
-from unmask.evaluation.intervals import Difference
-from unmask.evaluation.metrics import BACKGROUND_EFFICIENCIES, SIGNAL_EFFICIENCY, Metrics, measure
+from unmask.evaluation.intervals import Difference, Placements
+from unmask.evaluation.metrics import BACKGROUND_EFFICIENCIES, SIGNAL_EFFICIENCY, TOO_FEW, Metrics, measure
 from unmask.evaluation.roc import RankedScores, check_scores
 from unmask.evaluation.table import Cell, Row, Table
 from unmask.events.event_set import BACKGROUND, SIGNAL, UNKNOWN
 from unmask.events.observables import OBSERVABLES
 from unmask.scores.combination import RANDOM, untrained_scores
-from unmask.scores.intervals import CONFIDENCE, Estimate
+from unmask.scores.intervals import CONFIDENCE, Estimate, n_effective
 from unmask.scores.score_table import COLUMNS, Scores, align
 
 #: Stands for all signal processes together.
@@ -48,13 +47,13 @@ class Measurement:
         cells: dict[str, Cell | None] = {
             AUC: of.auc,
             **dict(zip((EPS_S, *OTHER_EPS_S), of.signal_efficiency.values(), strict=True)),
-            EPS_B: of.background_efficiency or (f"< {limit:.2g}" if limit else None),
+            EPS_B: of.background_efficiency or f"< {limit:.2g}",
             "largest ε_S/√ε_B": improvement.improvement if improvement else None,
             "overlap area": of.overlap_area,
             "total improvement": of.total_improvement,
-            "threshold of largest ε_S - ε_B": self._in_units(best.threshold) if best else None,
+            "threshold of largest ε_S - ε_B": self._in_units(best.threshold),
         }
-        return {name: of.why_missing if cell is None else cell for name, cell in cells.items()}
+        return {name: TOO_FEW if cell is None else cell for name, cell in cells.items()}
 
     def _in_units(self, threshold: Estimate) -> Cell:
         """A threshold on an observable with its unit."""
@@ -217,32 +216,40 @@ def evaluate(
     if missing:
         what = f"no {' and no '.join(COLUMNS[name].label for name in missing)} among" if observables else "no"
         notes.append(f"{what} untrained scores: no scores file has the column {' or '.join(missing)}")
-    untrained = untrained_scores(observables, is_background, weight, first.event_key, seed=seed) if observables else {}
-    clash = sorted(untrained.keys() & values.keys())
-    if clash:
-        raise UsageError(f"{clash[0]!r} is the name of an untrained score; give the detector, or its file, another")
+    ranked = {name: RankedScores.of(score, ~is_background, weight) for name, score in values.items()}
+    if observables:
+        for name, score in untrained_scores(observables, is_background, weight, first.event_key, seed=seed):
+            if name in values:
+                raise UsageError(f"{name!r} is the name of an untrained score; give the detector, or its file, another")
+            ranked[name] = RankedScores.of(score, ~is_background, weight)
     processes = _signal_processes(first)
     signals = {name: int(np.count_nonzero(chosen)) for name, chosen in processes.items()}
-    selections = {ALL_SIGNAL: np.ones(len(first), np.bool_)}
+    selections: dict[str, slice | npt.NDArray[np.bool_]] = {ALL_SIGNAL: slice(None)}
     if len(processes) > 1:
-        selections |= {name: chosen | is_background for name, chosen in processes.items()}
+        selections |= {k: of | is_background for k, of in processes.items() if weight[of].sum() > 0}
+        nothing = [name for name in processes if name not in selections]
+        notes += [f"no metrics of {name}: its weights do not add up to a positive number" for name in nothing]
     rows: list[Measurement] = []
     comparisons: list[Comparison] = []
-    ranked = {name: RankedScores.of(score, ~is_background, weight) for name, score in (values | untrained).items()}
-    pairs = [*combinations(values, 2), *((name, other) for name in values for other in untrained if other != RANDOM)]
     for signal, chosen in selections.items():
-        some = {name: each[chosen] for name, each in ranked.items()}
-        for name, each in some.items():
-            metrics = measure(each, n_replicas=n_replicas, seed=seed)
+        detectors: dict[str, Placements] = {}
+        for name, each in ranked.items():
+            some = each[chosen]
+            metrics = measure(some, n_replicas=n_replicas, seed=seed)
             rows.append(Measurement(name, "detector" if name in values else "untrained", signal, metrics))
+            if name != RANDOM:
+                comparisons += [
+                    Comparison(one, name, signal, placements - some.placements) for one, placements in detectors.items()
+                ]
+            if name in values:
+                detectors[name] = some.placements
             progress(len(rows) / (len(ranked) * len(selections)))
-        comparisons += [
-            Comparison(one, other, signal, some[one].placements - some[other].placements) for one, other in pairs
-        ]
     n_background = int(np.count_nonzero(is_background))
     for name, n in (("background", n_background), *signals.items()):
         if n < MIN_EVENTS:
             notes.append(f"only {n} events of {name}: their intervals and p-values cannot be trusted")
+    text = _effective_sizes({"background": weight[is_background]} | {k: weight[of] for k, of in processes.items()})
+    notes += [text] if text else []
     improvements = _improvements(rows, len(signals))
     return Evaluation(CONFIDENCE, n_background, signals, tuple(rows), tuple(comparisons), improvements, tuple(notes))
 
@@ -282,14 +289,19 @@ def notes_on(scores: Mapping[str, Scores]) -> list[str]:
             notes.append(
                 f"{name} was trained on {each.n_trained_on:,} of these {len(each):,} events: its numbers are too good"
             )
-        if each.weight.min() < 0:
-            notes.append(f"negative weights in {name}: only the AUC is measured")
         if each.n_repeated:
             notes.append(
                 f"{each.n_repeated:,} of the {len(each):,} events of {name} are there more than once (same file name "
                 "and row): its intervals are too narrow"
             )
     return notes
+
+
+def _effective_sizes(weights: Mapping[str, npt.NDArray[np.float64]]) -> str:
+    """Classes of events that unequal weights make count as fewer, by more than 10%; empty if there are none."""
+    sizes = {name: (len(weight), n_effective(weight)) for name, weight in weights.items() if weight.sum() > 0}
+    fewer = [f"{n:,} of {name} as {n_eff:,.0f}" for name, (n, n_eff) in sizes.items() if n_eff < 0.9 * n]
+    return f"weighted events count as fewer of equal weight: {', '.join(fewer)}" if fewer else ""
 
 
 def _signal_processes(scores: Scores) -> dict[str, npt.NDArray[np.bool_]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import expit, logit, ndtr, ndtri
+from scipy.special import expit, logit, ndtri, stdtr, stdtrit
 
 from unmask.scores.intervals import CONFIDENCE, Estimate, FloatArray, clopper_pearson, n_effective
 
@@ -37,14 +37,13 @@ class Difference(Estimate):
         return "better" if self.low > 0 else "worse" if self.high < 0 else "no significant difference"
 
 
-def logit_interval(value: float, error: float, n_trials: float) -> Estimate:
-    """Interval of a value in (0, 1) with a standard error, symmetric in the logit.
+def logit_interval(value: float, half: float, n_trials: float) -> Estimate:
+    """Interval of a value in (0, 1) from half its width, made symmetric in the logit.
 
-    A value of 0 or 1 has no such error; there it is the interval of Clopper and Pearson for ``n_trials`` independent
+    A value of 0 or 1 has no width; there it is the interval of Clopper and Pearson for ``n_trials`` independent
     trials, none or all of which pass. For an area under a ROC curve these are pairs of a signal and a background event,
     each in one pair at most. With negative weights a value can lie outside; its interval is symmetric as it is.
     """
-    half = N_ERRORS * error
     if value in (0, 1):
         low, high = clopper_pearson(np.array([value * n_trials]), n_trials)
         return Estimate(value, float(low[0]), float(high[0]))
@@ -73,23 +72,33 @@ class Placements:
         """The area under the ROC curve."""
         return float(np.average(self.signal, weights=self.signal_weight))
 
-    def error(self) -> float:
-        """Standard error of that area by DeLong's variance."""
-        of_signal = _variance_of_mean(self.signal, self.signal_weight)
-        return float(np.sqrt(of_signal + _variance_of_mean(self.background, self.background_weight)))
+    def error(self) -> tuple[float, float]:
+        """Standard error of that area by DeLong's variance, and its degrees of freedom.
+
+        These are infinite for equal weights. A variance of few heavy events is itself uncertain: they are then those of
+        a Student distribution, after Satterthwaite.
+        """
+        parts = [(self.signal, self.signal_weight), (self.background, self.background_weight)]
+        variances = np.array([_variance_of_mean(*part) for part in parts])
+        spread = [(w**4).sum() / (w**2).sum() ** 2 - 1 / len(w) for _, w in parts]
+        uncertainty = float((variances**2 * np.maximum(spread, 0)).sum())
+        total = float(variances.sum())
+        return float(np.sqrt(total)), total**2 / uncertainty if uncertainty > 1e-12 * total**2 else np.inf
 
     def auc(self) -> Estimate:
         """The area with DeLong's interval, symmetric in the logit so that it stays within (0, 1)."""
         n_pairs = min(n_effective(self.signal_weight), n_effective(self.background_weight))
-        return logit_interval(self.area(), self.error(), n_pairs)
+        error, freedom = self.error()
+        return logit_interval(self.area(), float(stdtrit(freedom, TAILS[1])) * error, n_pairs)
 
     def __sub__(self, other: Placements) -> Difference:
         """The difference of two areas, paired: both must be of the same events in the same order."""
         signal, background = self.signal - other.signal, self.background - other.background
         paired = Placements(signal, background, self.signal_weight, self.background_weight)
-        value, error = paired.area(), paired.error()
-        p_value = float(2 * ndtr(-abs(value) / error)) if error else float(value == 0)
-        return Difference(value, value - N_ERRORS * error, value + N_ERRORS * error, p_value)
+        value, (error, freedom) = paired.area(), paired.error()
+        p_value = float(2 * stdtr(freedom, -abs(value) / error)) if error else float(value == 0)
+        half = float(stdtrit(freedom, TAILS[1])) * error
+        return Difference(value, value - half, value + half, p_value)
 
 
 def _variance_of_mean(values: FloatArray, weights: FloatArray) -> float:

@@ -20,7 +20,7 @@ SIGNAL_EFFICIENCY = 1e-2
 #: Equal bins over the pooled range, in which the overlap of the score histograms is measured.
 OVERLAP_BINS = 100
 #: Text in the place of a number.
-TOO_FEW, NEGATIVE_WEIGHTS = "too few events", "neg. weights"
+TOO_FEW = "too few events"
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class Metrics:
 
     Attributes
     ----------
+    n_signal_effective, n_background_effective
+        Numbers of events of equal weight that fluctuate as much.
     signal_efficiency
         By background efficiency.
     background_efficiency
@@ -57,34 +59,30 @@ class Metrics:
 
     n_signal: int
     n_background: int
+    n_signal_effective: float
+    n_background_effective: float
     auc: Estimate
     signal_efficiency: dict[float, Estimate | None]
     background_efficiency: Estimate | None
-    background_efficiency_limit: float | None
-    best_threshold: BestThreshold | None
-    overlap_area: Estimate | None
+    background_efficiency_limit: float
+    best_threshold: BestThreshold
+    overlap_area: Estimate
     max_significance_improvement: MaxImprovement | None
     total_improvement: Estimate | None
 
-    @property
-    def why_missing(self) -> str:
-        """Reason for which a number is None."""
-        return TOO_FEW if self.best_threshold else NEGATIVE_WEIGHTS
-
 
 def measure(ranked: RankedScores, *, n_replicas: int = 400, seed: int = 0) -> Metrics:
-    """Measure everything; with negative weights only the AUC, since efficiencies can then fall with the threshold."""
+    """Measure everything."""
     n_signal = int(np.count_nonzero(ranked.is_signal))
-    auc = ranked.placements.auc()
-    counts = (n_signal, len(ranked.is_signal) - n_signal)
-    if np.min(ranked.weight) < 0:
-        return Metrics(*counts, auc, dict.fromkeys(BACKGROUND_EFFICIENCIES), None, None, None, None, None, None)
     roc = Roc.of(ranked)
     replicas = roc_replicas(roc, n_replicas=n_replicas, seed=seed)
     efficiencies = signal_efficiencies(roc, replicas, BACKGROUND_EFFICIENCIES)
     return Metrics(
-        *counts,
-        auc=auc,
+        n_signal,
+        len(ranked.is_signal) - n_signal,
+        n_signal_effective=1 / float(roc.signal_unit[-1]),
+        n_background_effective=1 / float(roc.background_unit[-1]),
+        auc=ranked.placements.auc(),
         signal_efficiency=efficiencies,
         background_efficiency=background_efficiency(roc, replicas, SIGNAL_EFFICIENCY),
         background_efficiency_limit=_background_efficiency_limit(roc, replicas, seed),
@@ -124,9 +122,9 @@ def background_efficiency(roc: Roc, replicas: RocReplicas, signal_efficiency: fl
 
 def _background_efficiency_limit(roc: Roc, replicas: RocReplicas, seed: int) -> float:
     measured = replicas.background_efficiency_at(np.array([SIGNAL_EFFICIENCY]))[:, 0]
-    # Background between the last event above the threshold and the threshold: as much as one event, exponentially.
-    unseen = np.random.default_rng(seed).exponential(roc.background_variance[-1], len(measured))
-    return float(min(np.quantile(measured + unseen, CONFIDENCE), 1.0))
+    # Background between the last event above the threshold and the threshold is, with what replicas have, one event.
+    unseen = np.random.default_rng(seed).standard_gamma(0.5, len(measured))
+    return float(min(np.quantile(measured + unseen * roc.background_unit[0], CONFIDENCE), 1.0))
 
 
 def _best_threshold(roc: Roc, replicas: RocReplicas) -> BestThreshold:
@@ -214,10 +212,10 @@ def overlap_area(roc: Roc) -> Estimate:
     area = float(np.minimum(signal, background).sum())
     variance = variance_of_efficiency(signal[is_less].sum(), square_s[is_less].sum(), square_s.sum())
     variance += variance_of_efficiency(background[~is_less].sum(), square_b[~is_less].sum(), square_b.sum())
-    error, n_least = float(np.sqrt(variance)), 1 / max(roc.signal_variance[-1], roc.background_variance[-1])
+    half, n_least = N_ERRORS * float(np.sqrt(variance)), 1 / max(roc.signal_unit[-1], roc.background_unit[-1])
     largest = min(area + _shortfall(signal - background, square_s + square_b), 1.0)
-    high = logit_interval(largest, error, n_least).high
-    return Estimate(area, logit_interval(area, error, n_least).low, high)
+    high = logit_interval(largest, half, n_least).high
+    return Estimate(area, logit_interval(area, half, n_least).low, high)
 
 
 def _shortfall(difference: FloatArray, variance: FloatArray) -> float:

@@ -11,7 +11,14 @@ import numpy.typing as npt
 
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.intervals import Placements
-from unmask.scores.intervals import FloatArray, check_finite, is_supported
+from unmask.scores.intervals import (
+    FloatArray,
+    above_each,
+    check_finite,
+    cumulated_variance,
+    distinct_values,
+    is_supported,
+)
 
 #: Replicas follow the curve at every event at first, then at steps of this fraction of the events above.
 _STEP = 0.02
@@ -24,13 +31,13 @@ class RankedScores:
     Attributes
     ----------
     value
-        Distinct scores (n_values,), rising.
+        Distinct scores (n_values,), rising; of very many events, those that bound narrow bins.
     place, is_signal, weight
-        (n_events,): the index of its value, the class and the weight of each event.
+        (n_events,): the index of the value that it reaches, the class and the weight of each event.
     """
 
     value: FloatArray
-    place: npt.NDArray[np.intp]
+    place: npt.NDArray[np.int32]
     is_signal: npt.NDArray[np.bool_]
     weight: FloatArray
 
@@ -41,14 +48,17 @@ class RankedScores:
         """Sort scores, after checking them; see :func:`check_scores`."""
         weight = np.ones(len(score)) if weight is None else weight
         check_scores(score, is_signal, weight)
-        value, place = np.unique(score.astype(np.float64), return_inverse=True)
+        score = score.astype(np.float64, copy=False)
+        value = distinct_values(score[is_signal], score[~is_signal])
+        place = (np.searchsorted(value, score, side="right") - 1).astype(np.int32)
         return cls(value, place, is_signal, weight)
 
-    def __getitem__(self, chosen: npt.NDArray[Any]) -> RankedScores:
+    def __getitem__(self, chosen: slice | npt.NDArray[Any]) -> RankedScores:
         """Some of the events, without sorting them again."""
         place = self.place[chosen]
         is_taken = np.bincount(place, minlength=len(self.value)) > 0
-        place = (np.cumsum(is_taken) - 1)[place]
+        if not is_taken.all():
+            place = (np.cumsum(is_taken, dtype=np.int32) - 1)[place]
         return RankedScores(self.value[is_taken], place, self.is_signal[chosen], self.weight[chosen])
 
     @cached_property
@@ -84,19 +94,19 @@ class Roc:
     ----------
     threshold
         Falling; the first is infinite: nothing is above it.
-    background_variance, signal_variance
-        Sums of the squared weights above the threshold, of weights that add up to 1: 1/n for n equal weights.
+    background_unit, signal_unit
+        Weight of one event around each threshold, of weights that add up to 1: 1/n for n equal weights.
     """
 
     background_efficiency: FloatArray
     signal_efficiency: FloatArray
     threshold: FloatArray
-    background_variance: FloatArray
-    signal_variance: FloatArray
+    background_unit: FloatArray
+    signal_unit: FloatArray
 
     @classmethod
     def of(cls, ranked: RankedScores) -> Roc:
-        """Efficiencies at all thresholds; with negative weights, an error: the curve is then no function.
+        """Efficiencies at all thresholds, see :func:`~unmask.scores.intervals.above_each`.
 
         Between two points the curve is straight, as if ties were broken at random.
 
@@ -104,21 +114,22 @@ class Roc:
         >>> roc.threshold, roc.background_efficiency, roc.signal_efficiency
         (array([inf,  3.,  2.,  1.]), array([0. , 0. , 0.5, 1. ]), array([0. , 0.5, 1. , 1. ]))
         """
-        if ranked.weight.min() < 0:
-            raise BadDataError("some weights are negative: efficiencies can then fall with the threshold")
-
-        def efficiency(chosen: npt.NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
-            place, weights = ranked.place[chosen], ranked.weight[chosen]
-            sums, squares = (
-                np.append(0.0, np.cumsum(np.bincount(place, weights**power, len(ranked.value))[::-1]))
-                for power in (1, 2)
-            )
-            return sums / sums[-1], squares / sums[-1] ** 2
-
-        signal_efficiency, signal_variance = efficiency(ranked.is_signal)
-        background_efficiency, background_variance = efficiency(~ranked.is_signal)
+        signal, background = (
+            above_each(ranked.place[chosen], ranked.weight[chosen], len(ranked.value))
+            for chosen in (ranked.is_signal, ~ranked.is_signal)
+        )
         threshold = np.append(np.inf, ranked.value[::-1])
-        return cls(background_efficiency, signal_efficiency, threshold, background_variance, signal_variance)
+        return cls(background[0], signal[0], threshold, background[1], signal[1])
+
+    @cached_property
+    def background_variance(self) -> FloatArray:
+        """Sum of the squared weights of the background events above each threshold."""
+        return cumulated_variance(self.background_efficiency, self.background_unit)
+
+    @cached_property
+    def signal_variance(self) -> FloatArray:
+        """Sum of the squared weights of the signal events above each threshold."""
+        return cumulated_variance(self.signal_efficiency, self.signal_unit)
 
     @property
     def n_background_above(self) -> FloatArray:
@@ -178,23 +189,22 @@ def roc_replicas(roc: Roc, *, n_replicas: int = 400, seed: int = 0) -> RocReplic
 
     Unlike in the ordinary bootstrap no event ever drops out, so that few events above a threshold have a sensible
     spread (that of an order statistic). Events between two points of the curve are drawn together, a gamma variate with
-    the mean and the variance of their sum; half an event at either end stands for signal that was not met (Jeffreys).
+    the mean and the variance of their sum; half an event at either end stands for those that were not met (Jeffreys).
     """
     rng = np.random.default_rng(seed)
     kept = np.union1d(_steps(roc.background_efficiency), _steps(roc.signal_efficiency))
 
-    def draw(efficiency: FloatArray, variance: FloatArray, n_unseen: float) -> FloatArray:
-        mean, spread = np.diff(efficiency[kept]), np.maximum(np.diff(variance[kept]), 0)
-        is_filled = (mean > 0) & (spread > 0)
-        scale = np.divide(spread, mean, out=np.zeros_like(mean), where=is_filled)
-        shape = np.divide(mean, scale, out=np.zeros_like(mean), where=is_filled)
+    def draw(efficiency: FloatArray, variance: FloatArray, unit: FloatArray) -> FloatArray:
+        mean, spread = np.diff(efficiency[kept]), np.diff(variance[kept])
+        scale = np.divide(spread, mean, out=np.zeros_like(mean), where=mean > 0)
+        shape = np.divide(mean, scale, out=np.zeros_like(mean), where=scale > 0)
         cells = rng.standard_gamma(shape, (n_replicas, len(shape))) * scale
-        unseen = rng.standard_gamma(n_unseen, (2, n_replicas, 1)) * variance[-1]
+        unseen = rng.standard_gamma(0.5, (2, n_replicas, 1)) * unit[[0, -1]].reshape(2, 1, 1)
         above = np.cumsum(np.concatenate([unseen[0], cells], axis=1), axis=1)
         return np.asarray(above / (above[:, -1:] + unseen[1]))
 
-    background = draw(roc.background_efficiency, roc.background_variance, 0.0)
-    signal = draw(roc.signal_efficiency, roc.signal_variance, 0.5)
+    background = draw(roc.background_efficiency, roc.background_variance, roc.background_unit)
+    signal = draw(roc.signal_efficiency, roc.signal_variance, roc.signal_unit)
     return RocReplicas(kept, background, signal)
 
 

@@ -190,7 +190,7 @@ def _measured(scores: Mapping[str, Scores], style: Style, evaluation: Evaluation
             if n_unknown:
                 text = f"{name}: {n_unknown:,} of {len(one):,} events have no label; metrics leave them out"
                 content.warnings.append(text)
-        if missing or (one.weight < 0).any():  # no efficiencies
+        if missing:
             title = f"Scores of {name}"
             svg = _histogram(one, style).svg(f"distribution-{number}", title)
             content.figures.append(Figure(title, svg))

@@ -48,7 +48,7 @@ class RocWithBand:
 
     @classmethod
     def of(cls, score: FloatArray, is_signal: npt.NDArray[np.bool_], weight: FloatArray | None = None) -> RocWithBand:
-        """Measure it; with negative weights, which give no curve, an error."""
+        """Measure it."""
         ranked = RankedScores.of(score, is_signal, weight)
         roc = Roc.of(ranked)
         least = float(roc.background_efficiency[roc.is_supported].min(initial=1.0))
@@ -124,13 +124,17 @@ def draw_score_histogram(
 ) -> Drawing:
     """Draw the scores of signal and background, their overlap, and the threshold of the largest ε_S - ε_B.
 
-    Each class adds up to 1 in 100 equal bins; the axis is logarithmic if most of them would be too low to be seen.
+    Each class adds up to 1 in 100 equal bins, with errors from the sums of squared weights; the axis is logarithmic if
+    most of them would be too low to be seen.
     """
     roc = Roc.of(RankedScores.of(score, is_signal, weight))
     threshold = roc.threshold[1:][np.argmax((roc.signal_efficiency - roc.background_efficiency)[1:])]
     overlap = overlap_area(roc).value
-    edges, point = score_bins(roc)
-    background, signal = (-np.diff(above[point]) for above in (roc.background_efficiency, roc.signal_efficiency))
+    edges, _ = score_bins(roc)
+    weight = np.ones(len(score)) if weight is None else weight
+    (background, background_error), (signal, signal_error) = (
+        _histogram(score[chosen], weight[chosen], edges) for chosen in (~is_signal, is_signal)
+    )
     with new_figure(1, 1, (5.5, 4), style=style) as (drawing, axes):
         axis = axes[0, 0]
         n_signal = np.count_nonzero(is_signal)
@@ -138,8 +142,13 @@ def draw_score_histogram(
         text = f"background ({n_background:,} events)"
         axis.stairs(background, edges, color=BACKGROUND_COLOR, fill=True, alpha=0.5, label=text)
         axis.stairs(signal, edges, color=SIGNAL_COLOR, linewidth=1.4, label=f"signal ({n_signal:,} events)")
+        for height, error, color in ((background, background_error, "0.3"), (signal, signal_error, SIGNAL_COLOR)):
+            bars = {"fmt": "none", "ecolor": color, "elinewidth": 0.6}
+            axis.errorbar((edges[1:] + edges[:-1]) / 2, height, np.where(error > 0, error, np.nan), **bars)
         hatched = {"fill": True, "facecolor": "none", "edgecolor": "0.2", "hatch": "////", "linewidth": 0}
-        axis.stairs(np.minimum(background, signal), edges, **hatched, label=f"overlap area {overlap:.3f}")
+        axis.stairs(
+            np.maximum(np.minimum(background, signal), 0), edges, **hatched, label=f"overlap area {overlap:.3f}"
+        )
         axis.axvline(threshold, color="0.1", linestyle="--", label=f"threshold {threshold:.4g} (largest ε_S - ε_B)")
         axis.set(xlabel="anomaly score", ylabel=f"fraction of events per {edges[1] - edges[0]:.2g}")
         axis.set_xlim(edges[0], edges[-1])
@@ -154,11 +163,15 @@ def draw_score_histogram(
     return drawing
 
 
+def _histogram(score: FloatArray, weight: FloatArray, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Share of the weights in each bin, and its error."""
+    sums, squares = (np.histogram(score, edges, weights=weight**power)[0] for power in (1, 2))
+    return sums / weight.sum(), np.sqrt(squares) / weight.sum()
+
+
 def _score_figures(scores: Mapping[str, Scores], style: Style) -> Iterator[tuple[str, str, Drawing]]:
-    """Draw one figure after the other: (name of its file, title, drawing); with negative weights, no efficiencies."""
-    events = {
-        name: (one.score, one.label == SIGNAL, one.weight) for name, one in scores.items() if one.weight.min() >= 0
-    }
+    """Draw one figure after the other: (name of its file, title, drawing)."""
+    events = {name: (one.score, one.label == SIGNAL, one.weight) for name, one in scores.items()}
     if not events:
         return
     curves = {name: RocWithBand.of(*one) for name, one in events.items()}
@@ -181,7 +194,7 @@ def write_score_figures(
 ) -> list[Path]:
     """Write ROC, significance improvement and score histograms of detectors, by their names, and return the paths.
 
-    ``progress`` is called with the fraction done. Scores with negative weights are left out.
+    ``progress`` is called with the fraction done.
     """
     paths = []
     for number, (name, _, drawing) in enumerate(_score_figures(scores, style), start=1):

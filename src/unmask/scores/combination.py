@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
@@ -103,17 +103,20 @@ def untrained_scores(
     event_key: npt.NDArray[np.int64],
     *,
     seed: int = 0,
-) -> dict[str, Array]:
-    """Baseline scores by name, from the observables that are known, by their columns.
+) -> Iterator[tuple[str, Array]]:
+    """Give names and baseline scores one after the other, from the observables that are known, by their columns.
 
     For the combinations each observable becomes its p-value in the background of the same events: that is what a search
     would take from its control region, and it knows nothing of the signal. Chance is that of the event (``event_key``,
     see :class:`Scores`) and the ``seed``: no order of the events, and no other event, changes it.
     """
-    scores = {COLUMNS[name].label: np.asarray(observables[name], np.float64) for name in COLUMNS if name in observables}
-    combined = [scores[one.label] for one in COLUMNS.values() if one.is_combined and one.label in scores]
-    if combined:
-        p = [p_values(values[is_background], values, weight[is_background]) for values in combined]
-        minus_log_p = -np.log(p)
-        scores |= {FISHER: COMBINE["product"](minus_log_p), MIN_P: COMBINE["or"](minus_log_p)}
-    return scores | {RANDOM: random_numbers(event_key, seed)}
+    combined: list[Array] = []
+    for name in (name for name in COLUMNS if name in observables):
+        score = np.asarray(observables[name], np.float64)
+        yield COLUMNS[name].label, score
+        if COLUMNS[name].is_combined:
+            minus_log_p = -np.log(p_values(score[is_background], score, weight[is_background]))
+            product, largest = combined or (np.zeros(len(score)), np.zeros(len(score)))
+            combined = [product + minus_log_p, np.maximum(largest, minus_log_p)]
+    yield from zip((FISHER, MIN_P), combined, strict=False)
+    yield RANDOM, random_numbers(event_key, seed)

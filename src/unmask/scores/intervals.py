@@ -18,6 +18,8 @@ FloatArray = npt.NDArray[np.float64]
 CONFIDENCE = 0.95
 #: Fewer background events (effective) above a threshold than this do not support a working point.
 MIN_BACKGROUND_EVENTS = 10
+#: More values than this are binned: a bin holds this fraction of the values above it.
+MAX_EXACT, _BIN = 2**17, 1e-4
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,17 @@ def is_supported(n_above: Any) -> Any:
 def n_effective(weights: FloatArray) -> float:
     """Number of events of equal weight that fluctuate as much."""
     return float(weights.sum() ** 2 / (weights**2).sum())
+
+
+def distinct_values(*samples: FloatArray) -> FloatArray:
+    """Give all distinct values of samples, rising; of very many, those between which are 1e-4 of the values above."""
+    if sum(map(len, samples)) <= MAX_EXACT:
+        return np.unique(np.concatenate(samples))
+    kept = []
+    for sample in samples:
+        rank = np.geomspace(1, len(sample), int(np.log(len(sample)) / _BIN) + 2).astype(np.int64)
+        kept += [np.sort(sample)[len(sample) - np.unique(rank)], sample.min(keepdims=True)]
+    return np.unique(np.concatenate(kept))
 
 
 def above_each(place: npt.NDArray[Any], weight: FloatArray, n_values: int) -> tuple[FloatArray, FloatArray]:

@@ -9,7 +9,13 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from unmask.scores.intervals import above_each, clopper_pearson, cumulated_variance, variance_of_efficiency
+from unmask.scores.intervals import (
+    above_each,
+    clopper_pearson,
+    cumulated_variance,
+    distinct_values,
+    variance_of_efficiency,
+)
 
 Array = npt.NDArray[np.float64]
 Rule = Literal["average", "and", "or", "product"]
@@ -39,9 +45,10 @@ class Survival:
     unit: Array
 
     @classmethod
-    def of(cls, background: npt.NDArray[Any], weight: Array | None = None) -> Self:
-        """Count background events, of which there is at least one."""
-        value, place = np.unique(background, return_inverse=True)
+    def of(cls, background: npt.NDArray[Any], weight: Array | None = None, *, exact: bool = True) -> Self:
+        """Count background events, of which there is at least one; if not ``exact``, very many of them to 1e-4."""
+        value = np.unique(background) if exact else distinct_values(background)
+        place = np.searchsorted(value, background, side="right") - 1
         efficiency, unit = above_each(place, np.ones(len(place)) if weight is None else weight, len(value))
         # An event that was never seen weighs as much as any other, or as those around it if these are heavier.
         unseen = np.maximum(unit, unit[-1])
@@ -64,8 +71,7 @@ class Survival:
         Without weights (1 + n) / (1 + N), where n of N background events have this score or more. Never zero, and valid
         for any N: at most a fraction p of new background events has a p-value of p or less.
         """
-        distinct, place = np.unique(score, return_inverse=True)  # sorted, they are looked up several times as fast
-        return self.p_value[self._place(distinct)][place]
+        return self.p_value[self._place(score)]
 
     def intervals(self, score: npt.NDArray[Any]) -> tuple[Array, Array]:
         """Interval of P(score >= s) of all background: Clopper and Pearson's for events of that variance."""
@@ -81,12 +87,12 @@ class Survival:
 
 
 def p_values(background: npt.NDArray[Any], score: npt.NDArray[Any], weight: Array | None = None) -> Array:
-    """P-values of scores in weighted background; see :meth:`Survival.p_values`.
+    """P-values of scores in weighted background, very many of it to 1e-4; see :meth:`Survival.p_values`.
 
     >>> p_values(np.array([1, 2, 2, 4]), np.array([0, 2, 3, 9])).tolist()
     [1.0, 0.8, 0.4, 0.2]
     """
-    return Survival.of(background, weight).p_values(score)
+    return Survival.of(background, weight, exact=False).p_values(score)
 
 
 def p_value_text(minus_log_p: float, beyond: float) -> str:

@@ -92,7 +92,7 @@ def write_background(
                 f"test, and {MIN_EVENTS} are needed of each"
             )
         by_split = {f"{name} background": np.concatenate(some) for name, some in zip(SPLITS, weights, strict=True)}
-        _check_weights(by_split, reporter)
+        _check_weights(by_split)
         n_validation = n_effective(by_split["validation background"])
         if n_validation < MIN_EVENTS:
             raise BadDataError(
@@ -139,7 +139,7 @@ def write_signal(
     if not len(signal):
         raise BadDataError("there are no signal events")
     of = signal.process_names.array()
-    _check_weights({name: signal.weight[of == name] for name in signal.process_names.counts()}, reporter)
+    _check_weights({name: signal.weight[of == name] for name in signal.process_names.counts()})
     with EventsWriter(path, provenance=provenance(files=list(parts))) as writer:
         writer.write(signal)
     names = ", ".join(f"{name} {n:,}" for name, n in signal.process_names.counts().items())
@@ -164,14 +164,8 @@ def _stream(sources: Sources, reporter: StudyReporter) -> Iterator[tuple[Path, E
         reporter.note(text)
 
 
-def _check_weights(weights: Mapping[str, npt.NDArray[np.float64]], reporter: StudyReporter) -> None:
-    """Refuse weights that allow no evaluation, before anything is trained, and note what negative ones imply."""
+def _check_weights(weights: Mapping[str, npt.NDArray[np.float64]]) -> None:
+    """Refuse weights that allow no evaluation, before anything is trained."""
     for name, weight in weights.items():
         if weight.sum() <= 0:
             raise BadDataError(f"the weights of the {name} events do not add up to a positive number")
-    n_negative = sum(int(np.count_nonzero(weight < 0)) for weight in weights.values())
-    if n_negative:
-        reporter.note(
-            f"warning: {n_negative:,} of these {sum(map(len, weights.values())):,} events have negative weights: only "
-            "AUC and thresholds are measured, there are no ROC curves, and in training all events count alike"
-        )
