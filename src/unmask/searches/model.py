@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr, ndtri
+from scipy.special import log_ndtr, ndtr
 
 from unmask.artifacts import Json
 from unmask.errors import UnmaskError, require
 from unmask.scores.intervals import CONFIDENCE
+from unmask.searches.counting import BANDS
 from unmask.searches.estimate import Background, Yields
 
 FloatArray = npt.NDArray[np.float64]
@@ -117,8 +119,8 @@ def _constraints(name: str, i: int, total: FloatArray, error: FloatArray, yields
         yield {"name": variation, "type": "normsys", "data": {"hi": float(up[i]), "lo": float(down[i])}}
 
 
-class _Pyhf:
-    """A model and data of pyhf, fitted by Minuit or, where that does not converge, by SciPy."""
+class _Fits:
+    """Fits of a workspace by pyhf, with Minuit or, where that does not converge, SciPy; none is done twice."""
 
     def __init__(self, spec: dict[str, Json]) -> None:
         require("pyhf", "search")
@@ -127,11 +129,18 @@ class _Pyhf:
 
         self.pyhf = pyhf
         with self._backend(pyhf.optimize.minuit_optimizer()):
-            self.workspace = pyhf.Workspace(spec)
-            self.model = self.workspace.model()
-            self.data = self.workspace.data(self.model)
-        self.poi = self.model.config.poi_index
-        self._cls: dict[float, FloatArray] = {}
+            workspace = pyhf.Workspace(spec)
+            self.model = workspace.model()
+            data = workspace.data(self.model)
+        config = self.model.config
+        self.poi, self.init = config.poi_index, np.array(config.suggested_init())
+        self.bounds = [*map(tuple, config.suggested_bounds())]
+        self.bounds[self.poi] = (0.0, max(self.bounds[self.poi][1], 10.0))
+        without_signal = self._minimum(data, 0.0)[0]
+        #: Data, and what is expected without and with signal of strength 1.
+        self.samples = {"data": data, "background": self._expected(without_signal), "signal": None}
+        self.samples["signal"] = self._expected(self._with(self.init, 1.0))
+        self._known: dict[tuple[str, float | None], tuple[FloatArray, float]] = {}
 
     @contextmanager
     def _backend(self, optimizer: Any) -> Iterator[None]:
@@ -148,50 +157,75 @@ class _Pyhf:
             self.pyhf.set_backend(*before)
             logging.disable(disabled)
 
-    def call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Call a function of pyhf that fits."""
-        optimize, failed = self.pyhf.optimize, self.pyhf.exceptions.FailedMinimization
-        for optimizer in (
-            optimize.minuit_optimizer(tolerance=1e-4),
-            optimize.minuit_optimizer(strategy=2, tolerance=1.0),
-        ):
+    def _with(self, parameters: FloatArray, strength: float) -> FloatArray:
+        return np.where(np.arange(len(parameters)) == self.poi, strength, parameters)
+
+    def _expected(self, parameters: FloatArray) -> Any:
+        with self._backend(self.pyhf.optimize.scipy_optimizer()):
+            return self.model.expected_data(parameters)
+
+    def _minimum(
+        self, data: Any, strength: float | None, *, least: float = 0.0, with_errors: bool = False
+    ) -> tuple[FloatArray, float]:
+        """Best-fit parameters, with their errors on demand, and twice the negative logarithm of the likelihood."""
+        optimize, mle = self.pyhf.optimize, self.pyhf.infer.mle
+        bounds = [(least, one[1]) if i == self.poi else one for i, one in enumerate(self.bounds)]
+        given = (data, self.model, [*(self.init if strength is None else self._with(self.init, strength))], bounds)
+        minuit = ({"tolerance": 1e-4}, {"tolerance": 1.0, "strategy": 2})
+        for optimizer in (*(optimize.minuit_optimizer(**options) for options in minuit), optimize.scipy_optimizer()):
+            more = {_ERRORS: True} if with_errors and optimizer.name == "minuit" else {}
             try:
                 with self._backend(optimizer):
-                    return function(*arguments, **options)
-            except failed:
+                    fit = mle.fit if strength is None else partial(mle.fixed_poi_fit, strength)
+                    parameters, value = fit(*given, return_fitted_val=True, **more)
+            except self.pyhf.exceptions.FailedMinimization as failure:
+                reason = str(failure).splitlines()[0]
                 continue
-        try:
-            with self._backend(optimize.scipy_optimizer()):
-                return function(*arguments, **{name: one for name, one in options.items() if name != _ERRORS})
-        except failed as failure:
-            raise NotConvergedError(str(failure).splitlines()[0]) from None
+            return np.asarray(parameters, np.float64), float(value)
+        raise NotConvergedError(reason)
 
-    def cls(self, strength: float) -> FloatArray:
-        """CLs observed and expected at -2 to 2 standard deviations."""
-        if strength not in self._cls:
-            hypotest = self.pyhf.infer.hypotest
-            observed, expected = self.call(
-                hypotest, strength, self.data, self.model, test_stat="qtilde", return_expected_set=True
-            )
-            self._cls[strength] = np.array([float(observed), *map(float, expected)])
-        return self._cls[strength]
+    def minimum(self, sample: str, strength: float | None = None) -> tuple[FloatArray, float]:
+        """Best-fit parameters and minimum, with a strength or, by default, the best one of at least zero."""
+        if (sample, strength) not in self._known:
+            self._known[sample, strength] = self._minimum(self.samples[sample], strength)
+        return self._known[sample, strength]
 
-    def limit(self, which: int, guess: float) -> float:
+    def distance(self, sample: str, strength: float) -> float:
+        """Square root of the test statistic: q0 for strength 0, else the q-tilde of limits."""
+        parameters, least = self.minimum(sample)
+        if 0 < strength < parameters[self.poi]:
+            return 0.0
+        return float(np.sqrt(max(self.minimum(sample, strength)[1] - least, 0.0)))
+
+    def log_cls(self, strength: float, band: int | None) -> float:
+        """Logarithm of CLs: observed, or expected at ``band`` standard deviations (arXiv:1007.1727)."""
+        shift = self.distance("background", strength)
+        t = float(-band) if band is not None else self.distance("data", strength) - shift
+        if band is None and t > 0:
+            t = ((t + shift) ** 2 - shift**2) / (2 * max(shift, 1e-12))
+        return float(log_ndtr(-t - shift) - log_ndtr(-t))
+
+    def limit(self, band: int | None, guess: float) -> float:
         """Strength at which CLs falls through 1 - CONFIDENCE; infinite beyond the bound of the strength."""
         from scipy.optimize import brentq
 
-        def distance(strength: float) -> float:
-            return float(ndtri(np.clip(self.cls(strength)[which], 1e-15, 1 - 1e-15)) - ndtri(1 - CONFIDENCE))
+        def above(strength: float) -> float:
+            return self.log_cls(strength, band) - float(np.log(1 - CONFIDENCE))
 
-        bound = self.model.config.suggested_bounds()[self.poi][1]
+        bound = self.bounds[self.poi][1]
         low = high = min(guess, bound)
-        while distance(low) < 0:
+        while above(low) < 0:
             low, high = low / 1.3, low
-        while distance(high) > 0:
+        while above(high) > 0:
             if high >= bound:
                 return float("inf")
             low, high = high, min(high * 1.3, bound)
-        return low if low == high else float(brentq(distance, low, high, xtol=1e-12, rtol=1e-7))
+        return low if low == high else float(brentq(above, low, high, xtol=1e-12, rtol=1e-7))
+
+    def best(self, least: float) -> tuple[float, float | None]:
+        """Best-fit strength of data, of at least ``least``, and its error where Minuit gives one."""
+        found = self._minimum(self.samples["data"], None, least=least, with_errors=True)[0][self.poi]
+        return (float(found[0]), float(found[1])) if np.ndim(found) else (float(found), None)
 
 
 def fit_asymptotic(spec: dict[str, Json], guesses: Sequence[float], *, has_data: bool, least: float = 0.0) -> Fitted:
@@ -200,26 +234,10 @@ def fit_asymptotic(spec: dict[str, Json], guesses: Sequence[float], *, has_data:
     ``guesses`` are limits near the observed one and the expected ones at -2 to 2 standard deviations; ``least`` is the
     lower bound of the best-fit strength.
     """
-    fit = _Pyhf(spec)
-    limits = [fit.limit(i, guess) if has_data or i else None for i, guess in enumerate(guesses)]
-    config = fit.model.config
-    init, bounds, fixed = config.suggested_init(), config.suggested_bounds(), config.suggested_fixed()
-    with_signal = [1.0 if i == fit.poi else one for i, one in enumerate(init)]
-    open_bounds = [(0.0, max(one[1], 10.0)) if i == fit.poi else one for i, one in enumerate(bounds)]
-    q0 = fit.pyhf.infer.test_statistics.q0
-    expected_q0 = fit.call(q0, 0.0, fit.model.expected_data(with_signal), fit.model, with_signal, open_bounds, fixed)
-    strength = error = z = None
-    if has_data:
-        below = [(least, one[1]) if i == fit.poi else one for i, one in enumerate(open_bounds)]
-        best = fit.call(fit.pyhf.infer.mle.fit, fit.data, fit.model, par_bounds=below, **{_ERRORS: True})
-        strength, error = map(float, best[fit.poi]) if np.ndim(best[fit.poi]) else (float(best[fit.poi]), None)
-        z = float(np.sqrt(fit.call(q0, 0.0, fit.data, fit.model, init, bounds, fixed)))
-    return Fitted(
-        strength,
-        error,
-        None if z is None else float(ndtr(-z)),
-        z,
-        float(np.sqrt(expected_q0)),
-        limits[0],
-        [float("inf") if one is None else one for one in limits[1:]],
-    )
+    fits = _Fits(spec)
+    expected = [fits.limit(band, guess) for band, guess in zip(BANDS, guesses[1:], strict=True)]
+    expected_z = fits.distance("signal", 0.0)
+    if not has_data:
+        return Fitted(None, None, None, None, expected_z, None, expected)
+    z = fits.distance("data", 0.0)
+    return Fitted(*fits.best(least), float(ndtr(-z)), z, expected_z, fits.limit(None, guesses[0]), expected)
