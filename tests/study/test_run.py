@@ -68,7 +68,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_events(folder / "background.parquet", background[:3000])
     n = len(background) - 3000
     numbers = {"run": np.full(n, 315257), "luminosity_block": np.arange(n)}
-    write_events(folder / "data.parquet", replace(background[3000:], further=numbers))
+    write_events(folder / "data.parquet", replace(background[3000:], weight=np.ones(n), further=numbers))
     write_events(folder / "light.parquet", signals[:300])
     write_events(folder / "heavy.parquet", signals[300:600])
     write_events(folder / "tops.parquet", four_top[four_top.label == 1][:300].with_label(-1))
@@ -212,6 +212,15 @@ def test_data_are_searched_with_a_threshold_from_validation_events(out: Path) ->
     assert "masked-token-data" in (out / "report.html").read_text()
 
 
+def test_the_report_begins_with_the_search_of_data(out: Path) -> None:
+    result = json.loads((out / "search" / "masked-token" / "search.json").read_text())
+    observed = [region["observed"] for region in result["regions"]]
+    assert sum(observed) == len(read_scores(out / "scores" / "masked-token-data.parquet"))
+    assert len(result["limits"]) == len(read_scores(out / "scores" / "masked-token.parquet").process_names.words) - 1
+    report = (out / "report.html").read_text()
+    assert report.index(result["summary"]) < report.index('id="summary"')
+
+
 def test_files_are_read_once_and_events_scored_once_per_detector(
     files: Path, tmp_path: Path, fisher: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,7 +282,12 @@ def test_only_what_is_missing_or_changed_is_done_again(
 
     assert to_do(new_run(out, many_signals)[0]) == []
     (out / "scores" / "masked-token.parquet").unlink()
-    assert to_do(new_run(out, many_signals)[0]) == ["scores masked-token", "results", "report"]
+    assert to_do(new_run(out, many_signals)[0]) == [
+        "scores masked-token",
+        "statistics masked-token",
+        "results",
+        "report",
+    ]
     # Another signal: nothing is trained again.
     more = replace(many_signals, signal=Sources([*many_signals.signal.files, files / "tops.parquet"]))
     of_signal = ["signal", "scores masked-token", "figures masked-token", "results", "report"]
@@ -293,7 +307,7 @@ def test_a_changed_style_draws_again_and_does_no_more(out: Path, many_signals: S
     before = [path.read_text() for path in drawn]
     run, _ = new_run(out, many_signals, style="atlas")
     again = [stage for stage, why in plan(run.stages, run.ledger) if why]
-    assert [stage.name for stage in again] == ["figures masked-token", "results", "report"]
+    assert [stage.name for stage in again] == ["statistics masked-token", "figures masked-token", "results", "report"]
     again[0].make()
     # The styles of the experiments have text as outlines, the plain one as text.
     assert all("<text" in svg for svg in before)
@@ -324,12 +338,17 @@ def test_what_another_version_made_is_made_again(
         return [stage.name for stage, why in plan(run.stages, run.ledger) if why]
 
     monkeypatch.setattr(unmask, "__version__", "99.0")
-    assert to_do() == ["figures masked-token", "results", "report"]  # nothing is trained again for a new package
+    assert to_do() == [
+        "statistics masked-token",
+        "figures masked-token",
+        "results",
+        "report",
+    ]  # nothing is trained again for a new package
     monkeypatch.undo()
     monkeypatch.setitem(runner.VERSIONS, "calibration", 3)
-    assert to_do() == ["calibration masked-token", "search masked-token", "report"]
+    assert to_do() == ["calibration masked-token", "search masked-token", "statistics masked-token", "report"]
     monkeypatch.setitem(runner.VERSIONS, "detector ddd", 2)
-    assert to_do() == ["calibration masked-token", "search masked-token", "report"]
+    assert to_do() == ["calibration masked-token", "search masked-token", "statistics masked-token", "report"]
     monkeypatch.setitem(runner.VERSIONS, "detector masked-token", 2)
     assert to_do()[:2] == ["detector masked-token", "scores masked-token"]
 

@@ -112,6 +112,8 @@ def run(
         calibration = Calibration.load(current.calibration_of(name))
         value, low, high = (f"{100 * part:.2f}%" for part in vars(calibration.measured).values())
         show(f"Threshold ({name}): score ≥ {calibration.threshold:.4g}; validation ε_B = {value} [{low}, {high}]")
+    for name, result in current.searches().items():
+        show(f"Search ({name}): {result['summary']}")
     if chosen.published:
         show(f"Beside published numbers: {out / 'results' / 'summary.md'}")
     show(f"Report: {out / 'report.html'}")

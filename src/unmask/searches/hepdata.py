@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
@@ -17,7 +18,8 @@ def write_hepdata(result: Mapping[str, Json], folder: Path) -> None:
     require("hepdata_lib", "search")
     folder.mkdir(parents=True)
     (folder / "submission.yaml").write_text("---\ncomment: Written by unmask\n")
-    with redirect_stdout(StringIO()):  # remarks of hepdata_lib
+    with redirect_stdout(StringIO()), warnings.catch_warnings():  # remarks of hepdata_lib, and of what it imports
+        warnings.simplefilter("ignore")
         for table in _tables(result):
             table.write_output(str(folder))
 

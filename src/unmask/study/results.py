@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from unmask.artifacts import atomic_path
+from unmask.artifacts import Json, atomic_path
 from unmask.detectors import Detector, load_detector
 from unmask.evaluation.evaluate import AUC, EPS_S, MAIN, Evaluation
 from unmask.evaluation.table import Cell, Row, Table
@@ -127,10 +127,12 @@ def write_study_report(
     *,
     title: str,
     style: Style,
+    searches: Mapping[str, Mapping[str, Json]],
 ) -> None:
     """Write one HTML file on all detectors: the tables of the study first, then all that a report holds.
 
-    ``evaluation`` is of those of ``runs`` that have signal; ``figures`` are folders by the names of detectors.
+    ``evaluation`` is of those of ``runs`` that have signal; ``figures`` are folders by the names of detectors, and
+    ``searches`` contents of search.json.
     """
     notes = published_notes(evaluation, study) if evaluation else []
     # Without published numbers the first table would only repeat what a report has anyway.
@@ -140,4 +142,14 @@ def write_study_report(
         for path in sorted(folder.glob("*.svg")):
             caption = f"{name}: {path.stem.replace('-', ' ')}"
             drawn.append(Figure(caption, svg_element(path.read_text(), f"study-{i}-{path.stem}", caption)))
-    write_report(runs, out, title=title, notes=notes, tables=tables, figures=drawn, style=style, evaluation=evaluation)
+    write_report(
+        runs,
+        out,
+        title=title,
+        notes=notes,
+        tables=tables,
+        figures=drawn,
+        style=style,
+        evaluation=evaluation,
+        searches=searches,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, partialmethod
@@ -12,16 +13,18 @@ from typing import Any
 import unmask
 from unmask.artifacts import FORMAT_VERSION, MANIFEST, Json, atomic_path, provenance, sha256_of_file
 from unmask.detectors import Detector
-from unmask.errors import BadDataError, UsageError
+from unmask.errors import BadDataError, MissingExtraError, UsageError
 from unmask.evaluation.evaluate import Evaluation, evaluate
-from unmask.events.event_set import EventSet
+from unmask.events.event_set import BACKGROUND, SIGNAL, EventSet
 from unmask.io.read import read_events, stream_events
 from unmask.report.runs import Run, read_runs
-from unmask.report.style import Style
+from unmask.report.search_figures import search_figures
+from unmask.report.style import FORMATS, Style, write_drawings
 from unmask.scores.calibration import Calibration, ScoredBy, calibrate
 from unmask.scores.explanations import explained_path
 from unmask.scores.flagged import pick_list_paths
-from unmask.scores.score_table import read_scores
+from unmask.scores.score_table import Scores, read_scores
+from unmask.searches.search import search
 from unmask.study.data import StudyFiles, write_background, write_data, write_signal
 from unmask.study.published import Study
 from unmask.study.results import cost_table, write_detector_figures, write_results, write_study_report
@@ -64,6 +67,7 @@ class StudyRun:
     reporter: StudyReporter = field(default_factory=StudyReporter)
     style: Style = "plain"
     _events_read: dict[str, EventSet] = field(default_factory=dict, init=False, repr=False)
+    _held_out_read: dict[str, Scores] = field(default_factory=dict, init=False, repr=False)
     _runs_read: dict[str, Run] = field(default_factory=dict, init=False, repr=False)
 
     def check(self) -> None:
@@ -103,7 +107,7 @@ class StudyRun:
     def _stage(self, name: str, *what: Any, kind: str = "", **more: Any) -> Stage:
         """Make a stage of a version."""
         work = name.split()[0]
-        is_quick = work in ("figures", "results", "report")
+        is_quick = work in ("figures", "results", "report", "statistics")
         code = unmask.__version__ if is_quick else VERSIONS.get(f"{work} {kind}".strip())
         if work in ("tokenizer", "detector", "calibration"):  # those of another format cannot be read
             code = f"{FORMAT_VERSION}.{code or 1}"
@@ -159,6 +163,8 @@ class StudyRun:
             outputs = [searched, explained_path(searched), flagged, *pick_list_paths(flagged)]
             inputs = [model, calibration, data]
             yield self._stage(f"search {name}", partial(self._search, name), outputs, inputs, explained, scores=(data,))
+            make, inputs = partial(self._measure_excess, name), [scores, self._held_out(name), searched]
+            yield self._stage(f"statistics {name}", make, [self._result(name)], inputs, {"style": self.style})
         make = partial(self._draw, name, figures)
         yield self._stage(f"figures {name}", make, [figures], [model, *tests], {"style": self.style})
 
@@ -173,7 +179,7 @@ class StudyRun:
         figures, report = {name: self.out / "figures" / name for name in names}, self.out / "report.html"
         title = f"{self.study.name} study" if self.study.signal_processes else f"Anomaly study: {self.out.name}"
         make = partial(self._write_report, report, figures, title)
-        inputs = [*scores, *map(explained_path, scores), *figures.values(), *models]
+        inputs = [*scores, *map(explained_path, scores), *figures.values(), *models, *map(self._result, names)]
         yield self._stage("report", make, [report], inputs, settings | {"title": title})
 
     def _write_signal(self, out: Path, among: Sequence[Path]) -> None:
@@ -214,7 +220,7 @@ class StudyRun:
         """Score the validation events, and choose a threshold on them."""
         out = self._held_out(name)
         self._score(name, [self._read("validation")], [self._events("validation")], out, 0)
-        background, scored_by = read_scores(out), ScoredBy.of_files([out])
+        background, scored_by = self._read_held_out(name), ScoredBy.of_files([out])
         for efficiency in EFFICIENCIES:
             try:
                 calibration = calibrate(background, background_efficiency=efficiency, scored_by=scored_by)
@@ -240,6 +246,22 @@ class StudyRun:
             f"  sum of weights {weight:,.1f}; {expected:,.1f} expected if all are background"
         )
 
+    def _measure_excess(self, name: str) -> None:
+        """Search data for an excess over the test background, and set limits on the signals."""
+        tested, data = self._run(name).scores, self._run(f"{name}-data").scores
+        process = tested.process
+        signals = {one: tested[process == one] for one in dict.fromkeys(process[tested.label == SIGNAL].tolist())}
+        background, calibrating = tested[tested.label == BACKGROUND], self._read_held_out(name)
+        shutil.rmtree(self._result(name), ignore_errors=True)
+        try:
+            result = search(background, data, signals, calibrating=calibrating)
+            with atomic_path(self._result(name)) as folder:
+                folder.mkdir()
+                result.write(folder)
+                write_drawings(folder / "figures", search_figures(result.to_json(), self.style), FORMATS)
+        except (BadDataError, MissingExtraError) as error:  # all else of the study stands
+            self.reporter.note(f"{name}: no significance and limits: {error}")
+
     def _draw(self, name: str, folder: Path) -> None:
         events = EventSet.concatenate([*map(self._read, self._test_names)])
         write_detector_figures(folder, name, Scoring(self._model(name)).detector, events, self.style)
@@ -252,7 +274,10 @@ class StudyRun:
     def _write_report(self, path: Path, figures: Mapping[str, Path], title: str) -> None:
         runs = [self._run(path.stem) for path in (*map(self._scores, self.detectors), *self._searched)]
         evaluation = self._evaluation if self.files.has_signal else None
-        write_study_report(path, self.study, runs, evaluation, figures, title=title, style=self.style)
+        searches = self.searches()
+        write_study_report(
+            path, self.study, runs, evaluation, figures, title=title, style=self.style, searches=searches
+        )
 
     @cached_property
     def _evaluation(self) -> Evaluation:
@@ -264,6 +289,12 @@ class StudyRun:
         if name not in self._runs_read:
             (self._runs_read[name],) = read_runs([self._scores(name)])
         return self._runs_read[name]
+
+    def _read_held_out(self, name: str) -> Scores:
+        """Scores of validation events; read once for threshold and statistics."""
+        if name not in self._held_out_read:
+            self._held_out_read[name] = read_scores(self._held_out(name))
+        return self._held_out_read[name]
 
     def _read(self, name: str) -> EventSet:
         """Training, validation, test or signal events; read once for all detectors."""
@@ -291,6 +322,14 @@ class StudyRun:
 
     def _model(self, name: str) -> Path:
         return self.out / "models" / name
+
+    def searches(self) -> dict[str, Json]:
+        """Contents of search.json by the names of the detectors with which data were searched."""
+        files = {name: self._result(name) / "search.json" for name in self.detectors}
+        return {name: json.loads(file.read_text()) for name, file in files.items() if file.is_file()}
+
+    def _result(self, name: str) -> Path:
+        return self.out / "search" / name
 
     def calibration_of(self, name: str) -> Path:
         """Folder of the threshold of a detector."""
