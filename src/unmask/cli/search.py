@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from unmask.searches.estimate import Variation
     from unmask.workflow.sources import Sources
 
+#: Options of reading that this command has its own of, or has no use for.
+_OWN = ("files", "process", "label", "signal_process", "background", "signal", "data", "xsec", "lumi")
 _SHOWN = ("observed", "expected", "p", "Z")
 
 
-@functools.partial(options.reads_events, without=("files", "process", "label", "signal_process"))
+@functools.partial(options.reads_events, without=_OWN)
 def search(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a trained detector.")],
     sources: Sources,
@@ -37,7 +39,9 @@ def search(
         list[str] | None,
         typer.Option(metavar="NAME=UP,DOWN", help="Varied files, or columns of weights; SIGNAL:NAME (repeatable)."),
     ] = None,
-    lumi: Annotated[float | None, typer.Option(help="Luminosity of the data in fb⁻¹.")] = None,
+    lumi: Annotated[
+        float | None, typer.Option(help="Luminosity of the data in 1/fb [default: that of --samples].")
+    ] = None,
     blind: Annotated[bool, typer.Option("--blind", help="Data in control and validation regions only.")] = False,
     inject: Annotated[
         list[str] | None,
@@ -69,6 +73,9 @@ def search(
     pairs = dict(_pair(text) for text in variation or [])
     columns = [one for pair in pairs.values() for one in pair if not _is_file(one)]
     sources.options = replace(sources.options, keep=(*sources.options.keep, *columns))
+    if sources.samples.samples:
+        lumi = lumi or sources.samples.lumi
+        sources.samples = replace(sources.samples, lumi=lumi)
     scoring = Scoring(resolve(model), device=device)
 
     if len({_name(path) for path in signal or []}) < len(signal or []):
