@@ -48,9 +48,10 @@ def stream(source: Source) -> Iterator[Chunk]:
     for lines, parsed in _parse_ahead(stream_lines(source, block_bytes)):
         if parsed is None:
             lines = checked_lines(lines, _check_line, source)
+            if not len(lines):
+                continue
             parsed = _parse_block(lines)
-        if parsed is None:
-            continue
+            assert parsed is not None, lines.data  # plain lines fit
         if source.options.process:
             parsed = replace(parsed, process_names=Names.constant(source.options.process, len(parsed)))
         yield Chunk(parsed.in_mev(source.options.unit), "line", lines.number)
@@ -105,7 +106,7 @@ def _parse_ahead(blocks: Iterator[Lines]) -> Iterator[tuple[Lines, FlatEvents | 
 
 
 def _parse_block(lines: Lines) -> FlatEvents | None:
-    """Parse all lines at once; None if any of them needs a closer look, or there are none."""
+    """Parse all lines at once; None if any of them needs a closer look."""
     if not lines.is_plain:
         return None
     data = np.frombuffer(lines.data, np.uint8)

@@ -153,11 +153,11 @@ def _stream_csv(source: Source) -> Iterator[Chunk]:
             if _is_header(first_line, separator):
                 n_header_lines = 1
                 lines = lines.keep(lines.row > 0)
-        values = _parse_block(lines, separator)
-        if values is None:
+        if (values := _parse_block(lines, separator)) is None:
             lines = checked_lines(lines, partial(_check_line, separator=separator), source)
             values = _parse_block(lines, separator)
-        if values is not None:
+        if len(lines):
+            assert values is not None, lines.data  # plain lines fit
             yield _to_chunk(values, lines.row - n_header_lines, "line", lines.number, None, source)
 
 
