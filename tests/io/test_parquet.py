@@ -23,7 +23,7 @@ from unmask.io.parquet import read_provenance, write_events
 from unmask.io.read import detect_kind, read_events, stream_events
 from unmask.io.source import ReadOptions
 from unmask.scores.score_table import Scores, read_scores, write_scores
-from unmask.tokenizers.token_set import TokenSet, read_tokens, write_tokens
+from unmask.tokenizers.token_set import TokenSet, write_tokens
 
 MakeEvents = Callable[..., EventSet]
 
@@ -110,7 +110,7 @@ def test_further_columns_are_kept_in_all_files(tmp_path: Path, make_events: Make
     write_scores(tmp_path / "scores.parquet", [Scores.of(part, part.weight) for part in (events[:0], events, data)])
     assert read_scores(tmp_path / "scores.parquet").further["run"].tolist() == [-1] * 6 + further["run"].tolist()
     write_tokens(tmp_path / "tokens.parquet", TokenSet.of(data, np.ones((6, 2), np.int32), 5))
-    assert read_tokens(tmp_path / "tokens.parquet").further.keys() == further.keys()
+    assert {*further} <= {*pq.read_table(tmp_path / "tokens.parquet").column_names}
 
     with pytest.raises(UsageError, match=r"no column 'PuppiMET_pT' to keep; did you mean 'PuppiMET_pt'\? choose from"):
         read_events(tmp_path / "data.parquet", options=ReadOptions(keep=("PuppiMET_pT",)))

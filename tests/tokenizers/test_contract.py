@@ -14,9 +14,10 @@ from tests.tokenizers.contract import TOKENIZERS, make_events, with_junk_in_padd
 from unmask import fitted as fitted_kinds
 from unmask.artifacts import FORMAT_VERSION
 from unmask.errors import ArtifactError, NotFittedError, UsageError
+from unmask.events.columns import join
 from unmask.events.event_set import EventSet
 from unmask.events.objects import MAX_OBJECTS
-from unmask.tokenizers import PAD_ID, Tokenizer, concatenate_tokens, load_tokenizer
+from unmask.tokenizers import PAD_ID, Tokenizer, load_tokenizer
 
 TRAIN, VALIDATION, TEST = make_events(300, seed=1), make_events(100, seed=2), make_events(100, seed=3)
 
@@ -54,7 +55,7 @@ def test_tokens_keep_the_identity_of_their_events(fitted: Tokenizer) -> None:
 
 def test_an_event_has_the_same_tokens_in_any_company(fitted: Tokenizer) -> None:
     whole = fitted.encode(TEST)
-    assert concatenate_tokens([fitted.encode(chunk) for chunk in TEST.chunks(7)]).equals(whole)
+    assert join([fitted.encode(chunk) for chunk in TEST.chunks(7)]).equals(whole)
     order = np.random.default_rng(0).permutation(len(TEST))
     assert fitted.encode(TEST[order]).equals(whole[order])
 
