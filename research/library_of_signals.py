@@ -270,7 +270,7 @@ def scores_of(parts: dict[str, Array]) -> dict[str, dict[str, Array]]:
         "default": {key: parts[key][0] for key in tested},
         "its network": {key: parts[key][1] for key in tested},
         "observables, min p": {key: smallest[key] for key in tested},
-        "observables, Fisher": {key: product[key] for key in tested},
+        "observables, product": {key: product[key] for key in tested},
     }
 
 

@@ -37,10 +37,10 @@ def test_the_table_is_readable_and_what_must_be_known_is_said(folder: Path) -> N
     lines = result.stdout.splitlines()
     assert all(len(line) <= 80 for line in lines)
     assert lines[0] == "all signal against background (95% CL)"
-    for name in ("clear", "faint", "HT", "MET", "random", "observables, Fisher", "number of b-jets"):
+    for name in ("clear", "faint", "HT", "MET", "random", "observables, product", "number of b-jets"):
         cell = r" +0\.\d+ \[0\.\d+, 0\.\d+\]"
         assert [line for line in lines if re.fullmatch(f"{name}{cell}{cell}", line)], name
-    verdicts = lines.index("Verdict: ΔAUC to the best untrained score (observables, Fisher)")
+    verdicts = lines.index("Verdict: ΔAUC to the best untrained score (observables, product)")
     assert re.fullmatch(r"clear +\+0\..* better", lines[verdicts + 3])
     assert re.fullmatch(r"faint +-0\..* worse", lines[verdicts + 4])
     assert re.fullmatch(r"clear +faint +\+0\..* < 1e-16", lines[-2])

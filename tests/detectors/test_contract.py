@@ -44,11 +44,11 @@ DETECTORS: dict[str, Callable[[int], Detector]] = {
         backbone="transformer", size="tiny", n_ascent_steps=2, training=TRAINING, seed=seed
     ),
     "untrained, n-objects": lambda _: UntrainedDetector("n-objects"),
-    "untrained, fisher": lambda _: UntrainedDetector("fisher"),
+    "untrained, product": lambda _: UntrainedDetector("product"),
     "untrained, random": lambda seed: UntrainedDetector("random", seed=seed),
 }
 DISCRETE = {"untrained, n-objects"}
-WITHOUT_RANDOMNESS = {"untrained, n-objects", "untrained, fisher"}
+WITHOUT_RANDOMNESS = {"untrained, n-objects", "untrained, product"}
 #: Those that can find an anomaly which has no more objects or energy than background.
 #: (Of the baselines with a choice of networks the quickest is enough.)
 LEARNING = [

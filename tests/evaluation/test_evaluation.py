@@ -19,10 +19,10 @@ from unmask.evaluation.metrics import measure
 from unmask.evaluation.roc import RankedScores
 from unmask.events.columns import Names
 from unmask.report.tables import leaderboard, result_files
-from unmask.scores.combination import FISHER, MIN_P, RANDOM, untrained_scores
+from unmask.scores.combination import MIN_P, PRODUCT, RANDOM, untrained_scores
 from unmask.scores.score_table import COLUMNS, Scores
 
-UNTRAINED = [*(observable.label for observable in COLUMNS.values()), FISHER, MIN_P, RANDOM]
+UNTRAINED = [*(observable.label for observable in COLUMNS.values()), PRODUCT, MIN_P, RANDOM]
 
 
 def two_signals(n: int = 3000, shift: float = 1.5, seed: int = 0) -> Scores:
@@ -80,26 +80,26 @@ def test_detectors_are_compared_in_pairs_whatever_their_order() -> None:
 
 def verdicts(found: Evaluation, signal: str = "all signal") -> dict[str, str]:
     pairs = found.verdicts(signal)
-    assert {pair.other for pair in pairs} == {FISHER}
+    assert {pair.other for pair in pairs} == {PRODUCT}
     return {pair.name: pair.difference.verdict for pair in pairs}
 
 
 def test_detectors_are_better_or_worse_than_the_best_untrained_score_or_neither() -> None:
     good, bad = two_signals(shift=3), two_signals(shift=0.3)
-    fisher = dict(untrained_scores(good.observables, good.label == 0, good.weight, good.event_key))[FISHER]
+    fisher = dict(untrained_scores(good.observables, good.label == 0, good.weight, good.event_key))[PRODUCT]
     equal = replace(good, score=fisher + np.random.default_rng(1).normal(0, 0.01, len(good)))
     found = evaluate({"bad": bad, "equal": equal, "good": good}, n_replicas=20)
     assert verdicts(found) == {"bad": "worse", "equal": "no significant difference", "good": "better"}
     table, *each = found.verdict_tables()
-    assert table.title == f"Verdict: ΔAUC to the best untrained score ({FISHER})"
+    assert table.title == f"Verdict: ΔAUC to the best untrained score ({PRODUCT})"
     first, second, third = table.terminal().splitlines()[3:]
     assert re.fullmatch(r"bad +-0\.\d+ \[-0\.\d+, -0\.\d+\] +worse", first)
     assert re.fullmatch(r"equal +[+-]0\.000\d+ \[-0\.\d+, \+0\.\d+\] +no significant difference", second)
     assert re.fullmatch(r"good +\+0\.1\d+ \[\+0\.\d+, \+0\.\d+\] +better", third)
     assert [one.title for one in each] == [
-        f"Verdict, {signal}: ΔAUC to the best untrained score ({FISHER})" for signal in ("clear", "faint")
+        f"Verdict, {signal}: ΔAUC to the best untrained score ({PRODUCT})" for signal in ("clear", "faint")
     ]
-    assert {"name": "bad", "other": FISHER, "signal": "all signal", "verdict": "worse"} in found.to_json()["verdicts"]
+    assert {"name": "bad", "other": PRODUCT, "signal": "all signal", "verdict": "worse"} in found.to_json()["verdicts"]
 
 
 def test_verdicts_on_one_of_several_signals_are_shown_where_a_detector_is_not_better() -> None:
@@ -134,7 +134,7 @@ def test_untrained_scores_by_hand() -> None:
     np.testing.assert_array_equal(found["HT"], observables["ht_mev"])
     # (1 + n at or above) / (1 + 3) of each event: objects, HT, MET, b-jets
     p = np.array([[4, 3, 2, 1], [4, 2, 3, 1], [2, 3, 4, 4], [4, 4, 4, 4]]) / 4
-    np.testing.assert_allclose(found[FISHER], -np.log(p).sum(axis=0))
+    np.testing.assert_allclose(found[PRODUCT], -np.log(p).sum(axis=0))
     np.testing.assert_allclose(found[MIN_P], (-np.log(p)).max(axis=0))
 
 
@@ -162,7 +162,7 @@ def test_untrained_scores_tell_gluinos_from_background() -> None:
     """Four observables reach an AUC of 0.997 on simulated gluinos: above the published detectors."""
     events = load_sample("gluino")
     found = evaluate({"nothing": Scores.of(events, events.weight * 0 + events.row % 7)}, n_replicas=20)
-    fisher = next(row.metrics for row in found.rows if row.name == FISHER)
+    fisher = next(row.metrics for row in found.rows if row.name == PRODUCT)
     assert fisher.auc.value == pytest.approx(0.997, abs=0.001)
     assert fisher.signal_efficiency[0.01].value == pytest.approx(0.94, abs=0.02)  # type: ignore[union-attr]
 
@@ -214,7 +214,7 @@ def test_untrained_scores_are_finite_whatever_the_sign_of_the_weights() -> None:
     scores = two_signals()
     tail = scores.observables["ht_mev"] > np.quantile(scores.observables["ht_mev"], 0.9)
     found = evaluate({"detector": replace(scores, weight=np.where(tail, -0.5, 1.0))}, n_replicas=20)
-    assert all(0 <= row.metrics.auc.value <= 1 for row in found.rows if row.name in (FISHER, MIN_P))
+    assert all(0 <= row.metrics.auc.value <= 1 for row in found.rows if row.name in (PRODUCT, MIN_P))
 
 
 def test_what_must_be_known_is_noted() -> None:
@@ -321,7 +321,7 @@ def test_all_tables_of_an_evaluation() -> None:
         "## all signal against background (95% CL)",
         "## clear against background (95% CL)",
         "## faint against background (95% CL)",
-        f"## Verdict: ΔAUC to the best untrained score ({FISHER})",
+        f"## Verdict: ΔAUC to the best untrained score ({PRODUCT})",
     ]
     assert titles[-2:] == [
         "## Total improvement over the signals",

@@ -117,7 +117,7 @@ def test_untrained_scores_by_hand(parts: tuple[EventSet, ...]) -> None:
     train, validation, test, _ = parts
     found = {
         score: UntrainedDetector(score).fit(train, validation).score_events(test)
-        for score in ("n-objects", "ht", "met", "n-b-jets", "fisher", "smallest")
+        for score in ("n-objects", "ht", "met", "n-b-jets", "product", "smallest")
     }
     np.testing.assert_array_equal(found["n-objects"], test.n_objects)
     np.testing.assert_array_equal(found["n-b-jets"], test.n_b_jets)
@@ -125,13 +125,13 @@ def test_untrained_scores_by_hand(parts: tuple[EventSet, ...]) -> None:
     np.testing.assert_array_equal(found["met"], test.met_mev)
     # Of a training event all four values are among those of background: the p-values are plain shares.
     fisher, smallest = (
-        UntrainedDetector(how).fit(train, validation).score_events(train[:1]) for how in ("fisher", "smallest")
+        UntrainedDetector(how).fit(train, validation).score_events(train[:1]) for how in ("product", "smallest")
     )
     columns = [(events.n_objects, events.ht_mev, events.met_mev, events.n_b_jets) for events in (train, train[:1])]
     shares = [(1 + np.sum(all_of >= one)) / 3001 for all_of, one in zip(*columns, strict=True)]
     np.testing.assert_allclose(fisher, -np.log(shares).sum(), rtol=1e-6)
     np.testing.assert_allclose(smallest, -np.log(min(shares)), rtol=1e-6)
-    assert (found["smallest"] <= found["fisher"] + 1e-12).all()
+    assert (found["smallest"] <= found["product"] + 1e-12).all()
 
 
 def test_random_scores_know_nothing_but_the_event(parts: tuple[EventSet, ...]) -> None:

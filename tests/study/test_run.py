@@ -144,14 +144,14 @@ def test_one_model_stands_against_each_signal(out: Path) -> None:
     summary = (out / "results" / "summary.md").read_text()
     assert "One background model against each signal" in summary
     assert re.search(r"\| masked-token +\| light +\| 300 ", summary)
-    assert "observables, Fisher" in summary
+    assert "observables, product" in summary
     latex = (out / "results" / "summary.tex").read_text()
     assert r"masked-token & $0." in latex
     for title in ("Test results", "One background model", "Verdict", "Cost of the trainings"):
         assert rf"{{l}}{{{title}" in latex
     shown = (out / "results" / SUMMARY).read_text().splitlines()
     assert shown[0] == "Test results, 95% CL"
-    assert "Verdict: ΔAUC to the best untrained score (observables, Fisher)" in shown
+    assert "Verdict: ΔAUC to the best untrained score (observables, product)" in shown
     assert max(map(len, shown)) <= 80
 
 

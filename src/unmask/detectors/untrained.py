@@ -18,7 +18,7 @@ from unmask.scores.p_values import COMBINE, BackgroundTail, Rule
 
 _OBSERVABLES = {name.replace("_", "-"): one for name, one in OBSERVABLES.items()}
 _FOUR = {name: one for name, one in _OBSERVABLES.items() if one.is_combined}
-_OF_ALL_FOUR: dict[str, Rule] = {"fisher": "product", "smallest": "or"}
+_OF_ALL_FOUR: dict[str, Rule] = {"product": "product", "smallest": "or"}
 SCORES = (*_OBSERVABLES, *_OF_ALL_FOUR, "random")
 
 
@@ -29,14 +29,14 @@ class UntrainedDetector(Detector):
     Parameters
     ----------
     score
-        Name of an observable with hyphens, such as "n-objects" or "met" (momenta in MeV); "fisher" or "smallest", minus
-        the logarithm of the product or of the smallest of the p-values of number of objects, HT, MET and number of
-        b-jets in training background; or "random", from 0 to 1, a function of the event's content and ``seed`` only.
+        Name of an observable with hyphens, such as "n-objects" or "met" (momenta in MeV); "product" or "smallest",
+        minus the logarithm of the product or of the smallest of the p-values of number of objects, HT, MET and number
+        of b-jets in training background; or "random", from 0 to 1, a function of the event's content and ``seed`` only.
     """
 
     kind = "untrained"
 
-    score: str = "fisher"
+    score: str = "product"
     _: KW_ONLY
     seed: int = 0
 

@@ -17,7 +17,7 @@ from unmask.scores.p_values import COMBINE, Array, BackgroundTail, Rule, p_value
 from unmask.scores.score_table import COLUMNS, Scores, align
 
 #: Names of untrained scores that are not observables.
-FISHER = "observables, Fisher"
+PRODUCT = "observables, product"
 MIN_P = "observables, min p"
 RANDOM = "random"
 
@@ -118,5 +118,5 @@ def untrained_scores(
             minus_log_p = -np.log(p_values(score[is_background], score, weight[is_background]))
             product, largest = combined or (np.zeros(len(score)), np.zeros(len(score)))
             combined = [product + minus_log_p, np.maximum(largest, minus_log_p)]
-    yield from zip((FISHER, MIN_P), combined, strict=False)
+    yield from zip((PRODUCT, MIN_P), combined, strict=False)
     yield RANDOM, random_numbers(event_key, seed)

@@ -17,7 +17,7 @@ from unmask.report.runs import Run
 from unmask.report.score_figures import write_score_figures
 from unmask.report.style import FORMATS, Style, svg_element, write_drawings
 from unmask.report.tables import markdown_document, result_files
-from unmask.scores.combination import FISHER
+from unmask.scores.combination import PRODUCT
 from unmask.scores.score_table import Scores
 from unmask.study.published import Study
 from unmask.study.token_drawings import token_drawings, token_types
@@ -49,11 +49,11 @@ def published_notes(evaluation: Evaluation, study: Study) -> list[str]:
 
 
 def _signals_table(evaluation: Evaluation) -> Table:
-    """AUC and signal efficiency of each detector against each signal; beside them Fisher's combination."""
+    """AUC and signal efficiency of each detector against each signal; beside them the product of observables."""
     rows = []
     for signal, n_events in evaluation.signals.items():
         for row in evaluation.rows_of(signal):
-            if row.kind == "detector" or row.name == FISHER:
+            if row.kind == "detector" or row.name == PRODUCT:
                 cells: tuple[Cell, ...] = (signal, f"{n_events:,}", row.cells()[AUC], row.cells()[EPS_S])
                 rows.append(Row(row.name, cells, row.kind == "untrained"))
     title = f"One background model against each signal ({evaluation.confidence:.0%} CL)"
