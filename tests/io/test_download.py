@@ -15,9 +15,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from pooch import downloaders
 from tests.cli.running import failing, running
 
+from unmask.artifacts import making
 from unmask.errors import BadDataError, UnmaskError, UsageError
 from unmask.io.download import STUDIES, download_study, list_study
 
@@ -86,8 +86,7 @@ def zenodo(monkeypatch: pytest.MonkeyPatch) -> Iterator[Zenodo]:
     state.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    monkeypatch.setattr(downloaders, "doi_to_url", lambda doi, **_: f"https://zenodo.org/records/{doi.split('.')[-1]}")
-    monkeypatch.setattr(downloaders.ZenodoRepository, "base_api_url", f"{state.url}/api/records")
+    monkeypatch.setattr("unmask.io.download._ZENODO", state.url)
     yield state
     server.shutdown()
     thread.join()
@@ -191,7 +190,7 @@ def test_default_is_the_cache_and_the_environment_overrides_it(zenodo, tmp_path,
 def test_folder_serves_without_the_record_and_is_still_checked(zenodo, tmp_path, trouble, monkeypatch):
     paths = download(tmp_path)
     if trouble == "no network":
-        monkeypatch.setattr(downloaders.ZenodoRepository, "base_api_url", "http://127.0.0.1:1")
+        monkeypatch.setattr("unmask.io.download._ZENODO", "http://127.0.0.1:1")
     else:
         zenodo.status["3961917"] = 500
     assert download(tmp_path) == paths
@@ -209,6 +208,31 @@ def test_no_record_and_nothing_here_says_what_to_do(zenodo, tmp_path, record):
     with pytest.raises(UnmaskError, match=r"cannot read the record .*check the network.*UNMASK_DATA_DIR") as caught:
         download(tmp_path)
     assert caught.value.exit_code == 1
+
+
+def test_a_record_without_end_is_not_read(zenodo, tmp_path, monkeypatch):
+    monkeypatch.setattr("unmask.io.download._MAX_RECORD_BYTES", 2000)
+    zenodo.record = zenodo.record_json() + b" " * 2000
+    with pytest.raises(UnmaskError, match="cannot read the record"):
+        download(tmp_path / "d")
+
+
+def test_one_process_downloads_to_a_folder(zenodo, tmp_path):
+    with making(tmp_path / "d"), pytest.raises(UnmaskError, match="another process is writing it"):
+        download(tmp_path / "d")
+
+
+def test_an_unpacked_file_that_was_changed_is_unpacked_again(zenodo, tmp_path):
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        info = tarfile.TarInfo("chan2b/events.csv")
+        info.size = len(CONTENT)
+        tar.addfile(info, io.BytesIO(CONTENT))
+    zenodo.files = {"training_files.tar": content.getvalue()}
+    (path,) = download_study("gluino", directory=tmp_path / "d")
+    path.write_bytes(CONTENT.replace(b"background", b"Background"))  # of the same size
+    assert download_study("gluino", directory=tmp_path / "d") == [path]
+    assert path.read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("status", [404, 500])

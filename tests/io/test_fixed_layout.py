@@ -260,3 +260,32 @@ def test_chunks_are_small(tmp_path: Path, ending: str) -> None:
     sizes = [len(chunk) for chunk in stream_events(path, options=ReadOptions(chunk_events=10))]
     assert sum(sizes) == 100
     assert max(sizes) <= 20
+
+
+def test_hdf5_does_not_lead_to_other_files(tmp_path: Path) -> None:
+    table = fixed_table(example_events(2))
+    table.tofile(tmp_path / "secret")
+    with h5py.File(tmp_path / "external.h5", "w") as file:
+        file.create_dataset("events", table.shape, table.dtype, external=[(str(tmp_path / "secret"), 0, table.nbytes)])
+    write_hdf5(tmp_path / "other.h5", table)
+    layout = h5py.VirtualLayout(table.shape, table.dtype)
+    layout[:] = h5py.VirtualSource(tmp_path / "other.h5", "events", table.shape)
+    with h5py.File(tmp_path / "virtual.h5", "w") as file:
+        file.create_virtual_dataset("events", layout)
+    for name in ("external.h5", "virtual.h5"):
+        with pytest.raises(BadDataError, match=f"{name}: array 'events' keeps its values in other files"):
+            read_events(tmp_path / name)
+
+
+def mapped_bytes() -> int:
+    """Memory that holds pieces of files."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("RssFile"))
+
+
+def test_an_npz_file_in_fortran_order_is_not_held_in_memory(tmp_path: Path) -> None:
+    table = np.repeat(fixed_table(example_events(1)), 100_000, axis=0).astype(np.float32)
+    np.savez(tmp_path / "events.npz", events=np.asfortranarray(table))
+    before = mapped_bytes()
+    for _ in stream_events(tmp_path / "events.npz", options=ReadOptions(chunk_events=10_000)):
+        assert mapped_bytes() - before < table.nbytes / 2

@@ -6,6 +6,7 @@ checksums, with which the folder serves without a network.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -19,11 +20,15 @@ from hashlib import file_digest
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
-from unmask.artifacts import atomic_path, sha256_of_file
+from unmask.artifacts import atomic_path, checked, making, sha256_of_file
 from unmask.errors import BadDataError, UnmaskError, UsageError, nearest
 
 #: Environment variable with the folder to use instead of the user's cache.
 DATA_DIR_VARIABLE = "UNMASK_DATA_DIR"
+_ZENODO = "https://zenodo.org"
+_TIMEOUT_SECONDS = 30
+#: Records of thousands of files are a few megabytes long.
+_MAX_RECORD_BYTES = 1 << 24
 #: Called with the name of a file, its bytes that are here, and its size.
 Progress = Callable[[str, int, int], None]
 
@@ -52,6 +57,18 @@ STUDIES = {
     "darkmachines-secret": Study(4443151),
     "darkmachines-processes": Study(3685861),  # simulated events, not split into channels
 }
+
+
+@dataclass(frozen=True)
+class _File:
+    key: str
+    checksum: str
+    links: dict[str, str]
+
+
+@dataclass(frozen=True)
+class _Record:
+    files: list[_File]
 
 
 def list_study(study: str, *, directory: str | Path | None = None, pattern: str | None = None) -> dict[str, str]:
@@ -97,7 +114,7 @@ def download_study(
     paths: list[Path] = []
     for name in names:
         path = Path(store.path) / name
-        with _failures_named(path, store.registry[name]):
+        with making(Path(store.path)), _failures_named(path, store.registry[name]):
             store.fetch(name, progressbar=_Bar(name, progress) if progress else False)
             paths += _unpack(path, STUDIES[study].members) if tarfile.is_tarfile(path) else [path]
     return paths
@@ -119,10 +136,12 @@ def _record(name: str, directory: str | Path | None, pattern: str | None) -> tup
     override = directory or os.environ.get(DATA_DIR_VARIABLE)
     folder = Path(override).expanduser() if override else Path(pooch.os_cache("unmask")) / f"zenodo-{study.record}"
     index = folder / f"zenodo-{study.record}.txt"
-    store = pooch.create(path=folder, base_url=f"doi:{study.doi}/", allow_updates=False)
+    files = f"{_ZENODO}/records/{study.record}/files/"
+    store = pooch.create(path=folder, base_url=files, allow_updates=False)
     try:
-        store.load_registry_from_doi()
-    except (requests.RequestException, KeyError, TypeError, ValueError) as error:
+        for file in _fetch_record(study).files:
+            store.registry[file.key], store.urls[file.key] = file.checksum, file.links["self"]
+    except (requests.RequestException, OSError, KeyError, ValueError, RecursionError) as error:
         if not index.is_file():
             raise UnmaskError(
                 f"cannot read the record {study.doi} ({type(error).__name__}); check the network. Without one, copy a "
@@ -140,6 +159,19 @@ def _record(name: str, directory: str | Path | None, pattern: str | None) -> tup
         listed = ", ".join(store.registry) or "no files"
         raise UsageError(f"no file of {study.doi} matches {shell_pattern!r}; it holds {listed}")
     return store, chosen, index
+
+
+def _fetch_record(study: Study) -> _Record:
+    """What Zenodo's interface knows of a record."""
+    import requests
+
+    address = f"{_ZENODO}/api/records/{study.record}"
+    with requests.get(address, stream=True, timeout=_TIMEOUT_SECONDS) as answer:
+        answer.raise_for_status()
+        content = answer.raw.read(_MAX_RECORD_BYTES + 1, decode_content=True)
+    if len(content) > _MAX_RECORD_BYTES:
+        raise ValueError("too long for a record")
+    return checked(_Record, json.loads(content), Path(study.doi))
 
 
 def _is_inside(name: str) -> bool:

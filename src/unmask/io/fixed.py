@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from unmask.errors import UsageError, damage_named, nearest
+from unmask.errors import BadDataError, UsageError, damage_named, nearest
 from unmask.events.build import FlatEvents
 from unmask.events.columns import Names
 from unmask.events.event_set import OBJECT_COLUMNS
@@ -91,7 +91,27 @@ def _hdf5(path: Path) -> Iterator[dict[str, Any]]:
     with h5py.File(path, "r") as file:
         # Links are not followed: a file must not lead the reader to other files.
         file.visititems(lambda name, item: arrays.update({name: item}) if isinstance(item, h5py.Dataset) else None)
+        for name, item in arrays.items():
+            if item.is_virtual or item.external:
+                raise BadDataError(
+                    f"array {name!r} keeps its values in other files; copy them into this one", path=path
+                )
         yield {name: item for name, item in arrays.items() if item.shape is not None}
+
+
+class _Unpacked:
+    """An array in a file, mapped anew for every slice, so that memory holds one slice whatever the order."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        array = np.load(path, mmap_mode="r")
+        self.shape, self.dtype = array.shape, array.dtype
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getitem__(self, part: slice) -> npt.NDArray[Any]:
+        return np.array(np.load(self._path, mmap_mode="r")[part])
 
 
 @contextmanager
@@ -102,7 +122,7 @@ def _npz(path: Path) -> Iterator[dict[str, Any]]:
         for name in archive.namelist():
             if name.endswith(".npy"):
                 try:
-                    arrays[name.removesuffix(".npy")] = np.load(archive.extract(name, folder), mmap_mode="r")
+                    arrays[name.removesuffix(".npy")] = _Unpacked(archive.extract(name, folder))
                 except ValueError as error:
                     if "Python objects" not in str(error):
                         raise
