@@ -250,3 +250,13 @@ def test_options_that_contradict_each_other(events: Path, model: Path, tmp_path:
     figures = unmask("tokenizer", "show", model / "tokenizer", "--figures", tmp_path / "figures")
     assert [result.returncode for result in (fitted, without, figures)] == [2, 2, 2]
     assert "the detector of default has no tokenizer; choose a preset" in without.stderr
+
+
+def test_the_default_notes_few_events_and_keeps_the_cut_with_the_model(events: Path, tmp_path: Path) -> None:
+    quick = ("--set", "training.max_epochs=1", "--set", "size=tiny", "--set", "backbone=mlp", "--device", "cpu")
+    _, said = running("train", events / "train.parquet", "--cut", "n_jets <= 3", "--out", tmp_path / "model", *quick)
+    assert re.search(r"[\d,]+ training events are few: this detector finds more with 30,000 or more", said)
+    detector = load_detector(tmp_path / "model")
+    assert detector.settings()["cut"] == "n_jets <= 3"
+    assert detector.fitted_on_ is not None
+    assert detector.fitted_on_["train"]["n_events"] < 3000

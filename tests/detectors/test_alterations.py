@@ -8,10 +8,12 @@ import torch
 from tests.detectors.odd_events import added
 from unmask import load_sample
 from unmask.detectors.alterations import Alterations, AlteredCopies
-from unmask.detectors.copies import CopiesTask
+from unmask.detectors.contrast import ContrastDetector
+from unmask.detectors.copies import CopiesTask, with_tensors
 from unmask.detectors.decays import drawn_decays
 from unmask.detectors.momenta import boost_transverse, log_mass_factor, transverse, visible
 from unmask.errors import UsageError
+from unmask.events.cuts import Cut
 from unmask.events.objects import MET_TYPE
 from unmask.kinematics import wrap_phi
 from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI
@@ -225,3 +227,21 @@ def test_copies_lie_where_their_events_lie() -> None:
     events = EventTensors(torch.zeros(2, 19, 4, device="meta"), torch.zeros(2, 19, dtype=torch.uint8, device="meta"))
     task = CopiesTask(None, events, events, None, seed=0, identity="")  # type: ignore[arg-type]
     assert {tensor.device.type for tensor in task.train} == {"meta"}
+
+
+def test_copies_pass_the_cut_that_events_were_selected_with() -> None:
+    """Terms on other columns than observables are those of the unchanged event."""
+    sample = load_sample("gluino")
+    cut = Cut("n_jets <= 2 and met > 80 and (leading_electron_pt > 30 or n_muons >= 1)")
+    events = event_tensors(sample[(sample.label == 0) & cut.passes(sample)][:2000])
+    torch.manual_seed(1)
+    copies = AlteredCopies(Alterations(), events)(events)
+    passed = torch.from_numpy(cut.passes(with_tensors(sample[: len(copies.types)], copies)))
+    before, after = (
+        AlteredCopies(Alterations(), events, text).weights(events, copies) > 0
+        for text in ("process == 'ttbar' and HLT_any", f"{cut.text} and HLT_any")
+    )
+    assert (after == (before & passed)).all()
+    assert 0.1 < (before & ~passed).float().mean() < 0.9
+    with pytest.raises(UsageError, match=r"cut 'n_jets <', character"):
+        ContrastDetector(cut="n_jets <").check()

@@ -51,7 +51,7 @@ def train(
     changes = options.parse_settings(settings)
     if tokenizer and "tokenizer" in changes:
         raise UsageError("--tokenizer is fitted already; leave out --set tokenizer...")
-    chosen = load_settings(preset, changes, seed=seed, device=device)
+    chosen = load_settings(preset, changes, seed=seed, device=device).with_cut(sources.options.cut)
     if tokenizer and not chosen.tokenizer:
         raise UsageError(f"the detector of {chosen.name} has no tokenizer; choose a preset that has one: unmask list")
     fitted = load_tokenizer(tokenizer) if tokenizer else None

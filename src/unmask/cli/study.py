@@ -89,7 +89,11 @@ def run(
     files.check()
     names = [name.strip() for name in only.split(",")] if only is not None else None
     shared = {"seed": seed, "device": device} | ({"max_epochs": epochs} if epochs else {})
-    detectors = choose_detectors(chosen, names, options.parse_settings(settings), **shared)
+    changes = options.parse_settings(settings)
+    detectors = {
+        name: one.with_cut(files.background.options.cut)
+        for name, one in choose_detectors(chosen, names, changes, **shared).items()
+    }
     current = StudyRun(out, chosen, detectors, files, seed, device, StudyProgress(), style)
     current.check()
     planned = plan(current.stages, current.ledger)

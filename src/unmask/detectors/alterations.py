@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Dirichlet
 
-from unmask.detectors.copies import CopyGenerator, in_order, random_choices
+from unmask.detectors.copies import CopyGenerator, in_order, random_choices, with_tensors
 from unmask.detectors.decays import drawn_decays
 from unmask.detectors.momenta import (
     boost_transverse,
@@ -21,6 +22,8 @@ from unmask.detectors.momenta import (
     visible,
 )
 from unmask.errors import UsageError
+from unmask.events.cuts import Cut
+from unmask.events.event_set import EventSet
 from unmask.events.objects import IS_B_JET, IS_JET, LEPTON_TAGS, MAX_ENERGY_MEV, MET_TYPE, TAGS, by_tag
 from unmask.kinematics import delta_r, log_cosh, wrap_phi
 from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI
@@ -47,6 +50,11 @@ _N_TRIES = 6
 _TOO_CLOSE = 0.01
 #: Training events that this is measured on.
 _N_FOR_DISTANCES = 4096
+
+#: Lends copies the columns that no cut on observables looks at.
+_ONE_EVENT = EventSet.from_arrays(
+    unit="MeV", types=[[0]], energy=[[0]], pt=[[0]], eta=[[0]], phi=[[0]], met=[1e5], met_phi=[0]
+)
 
 Range = tuple[float, float]
 
@@ -111,9 +119,10 @@ class AlteredCopies(CopyGenerator):
     closer to others than those are. None is softer or more forward than in background: momenta are reflected there.
     """
 
-    def __init__(self, alterations: Alterations, train: EventTensors) -> None:
+    def __init__(self, alterations: Alterations, train: EventTensors, cut: str | None = None) -> None:
         super().__init__(train, n_known=_N_KNOWN)
         self.alterations = alterations
+        self.cuts = Cut(cut).of_observables() if cut else []
         some = train.at(slice(None, None, max(1, -(-len(train.types) // _N_FOR_DISTANCES))))
         types, distance = some.types[:, 1:], _distances(some.kinematics[:, 1:], some.kinematics[:, 1:])
         is_pair = (types > 0)[:, :, None] & (types > 0)[:, None] & ~torch.eye(types.shape[1], dtype=torch.bool)
@@ -142,13 +151,17 @@ class AlteredCopies(CopyGenerator):
         """1 for copies that would have been selected like background, 0 for others and for copies without a change.
 
         The selection is that of all training events: minimum numbers of objects, minimum HT and MET, and a veto on
-        kinds of objects that none of them has.
+        kinds of objects that none of them has; and the cut, but for terms that name other columns than observables.
         """
         is_moved = ((copies.kinematics - events.kinematics).abs() > 1e-3).flatten(1).any(1)
         is_same = (copies.types == events.types).all(1) & ~is_moved
         of_copies = _selected_on(copies)
         is_vetoed = ((of_copies > 0) & self.is_vetoed).any(1)
         is_selected = (of_copies >= self.min_selected * (1 - 1e-5)).all(1)
+        if self.cuts:
+            with_copies = with_tensors(_ONE_EVENT[np.zeros(len(of_copies), np.int64)], copies)
+            passed = np.logical_and.reduce([cut.passes(with_copies) for cut in self.cuts])
+            is_selected &= torch.from_numpy(passed).to(is_selected.device)
         return (is_selected & ~is_vetoed & ~is_same).float()
 
     def with_fewer_jets(self, events: EventTensors) -> EventTensors:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,13 @@ import torch
 
 from unmask.artifacts import Json
 from unmask.detectors.alterations import Alterations, AlteredCopies
-from unmask.detectors.copies import CopiesTask, in_order
+from unmask.detectors.copies import CopiesTask, in_order, with_tensors
 from unmask.detectors.event_detector import EventDetector, as_numbers
 from unmask.detectors.momenta import boost_transverse, transverse
 from unmask.detectors.observable_tail import ObservableTail
+from unmask.events.cuts import Cut
 from unmask.events.event_set import EventSet
-from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI, BackboneName, EventNetwork
+from unmask.networks.event_network import BackboneName, EventNetwork
 from unmask.networks.event_tensors import EventTensors, event_tensors
 from unmask.networks.particle_transformer import SizeName
 from unmask.parameters import NotNegative
@@ -59,6 +60,8 @@ class ContrastDetector(EventDetector):
         How copies differ from their events.
     tail_weight
         Weight of the observables; 0 for the network alone.
+    cut
+        Condition that the training events were selected with, as ``--cut`` has it; altered copies fulfill it too.
     """
 
     kind = "contrast"
@@ -69,10 +72,16 @@ class ContrastDetector(EventDetector):
     size: SizeName = "small"
     alterations: Alterations = Alterations()
     tail_weight: NotNegative = 0.5
+    cut: str | None = None
     training: TrainingSettings = TRAINING
 
+    def check(self) -> None:
+        super().check()
+        if self.cut:
+            Cut(self.cut)
+
     def new_task(self, network: EventNetwork, train: EventTensors, validation: EventTensors, **options: Any) -> Task:
-        return _Task(network, train, validation, AlteredCopies(self.alterations, train), **options)
+        return _Task(network, train, validation, AlteredCopies(self.alterations, train, self.cut), **options)
 
     def _fit(self, train: EventSet, validation: EventSet, **options: Any) -> None:
         self.observables_ = ObservableTail.of(train)
@@ -104,10 +113,10 @@ class ContrastDetector(EventDetector):
         events = event_tensors(background)
         with torch.random.fork_rng([]):
             torch.manual_seed(derive_seed(self.run_settings.seed, "altered copies"))
-            generator = AlteredCopies(self.alterations, events)
+            generator = AlteredCopies(self.alterations, events, self.cut)
             copies = generator(events)
         is_used = generator.weights(events, copies).numpy() > 0
-        return _with_tensors(background, copies)[is_used]
+        return with_tensors(background, copies)[is_used]
 
     def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:
         """Give the drop in score without each object, whose momentum the rest compensates, and both terms."""
@@ -135,7 +144,7 @@ class ContrastDetector(EventDetector):
 
 
 class _Task(CopiesTask):
-    min_steps = 40
+    min_steps = 20
 
 
 def _without_each_object(events: EventSet) -> tuple[npt.NDArray[np.int64], EventSet]:
@@ -147,21 +156,6 @@ def _without_each_object(events: EventSet) -> tuple[npt.NDArray[np.int64], Event
     copies.types[rows, place] = 0
     moved = boost_transverse(*copies, removed)
     index = which.numpy()
-    return index, _with_tensors(
+    return index, with_tensors(
         events[index], in_order(moved[:, :1], moved[:, 1:], copies.types[:, 1:].long(), events.max_objects)
     )
-
-
-def _with_tensors(events: EventSet, tensors: EventTensors) -> EventSet:
-    """Events with other objects and another MET."""
-    kinematics, types = (tensor.numpy() for tensor in tensors)
-    is_object = types[:, 1:] != 0
-    columns = {
-        "energy_mev": np.where(is_object, np.exp(kinematics[:, 1:, LOG_ENERGY]), 0),
-        "pt_mev": np.where(is_object, np.exp(kinematics[:, 1:, LOG_PT]), 0),
-        "eta": kinematics[:, 1:, ETA],
-        "phi": kinematics[:, 1:, PHI],
-        "met_mev": np.exp(kinematics[:, 0, LOG_PT]),
-        "met_phi": kinematics[:, 0, PHI],
-    }
-    return replace(events, tag=types[:, 1:], **columns)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from unmask.detectors.momenta import log_mass_factor, met_kinematics, transverse, visible
+from unmask.events.event_set import EventSet
 from unmask.events.objects import MET_TYPE, OBJECTS
-from unmask.networks.event_network import ETA, LOG_PT, EventNetwork
+from unmask.networks.event_network import ETA, LOG_ENERGY, LOG_PT, PHI, EventNetwork
 from unmask.networks.event_tensors import EventTensors
 from unmask.training import Task, batches, derive_seed
 
@@ -151,3 +154,18 @@ def in_order(met: Tensor, kinematics: Tensor, types: Tensor, max_objects: int) -
     kinematics = torch.where((types > 0)[..., None], kinematics, 0)
     types = torch.cat([torch.full_like(types[:, :1], MET_TYPE), types], 1)
     return EventTensors(torch.cat([met, kinematics], 1), types.to(torch.uint8))
+
+
+def with_tensors(events: EventSet, tensors: EventTensors) -> EventSet:
+    """Events with other objects and another MET."""
+    kinematics, types = (tensor.cpu().numpy() for tensor in tensors)
+    is_object = types[:, 1:] != 0
+    columns = {
+        "energy_mev": np.where(is_object, np.exp(kinematics[:, 1:, LOG_ENERGY]), 0),
+        "pt_mev": np.where(is_object, np.exp(kinematics[:, 1:, LOG_PT]), 0),
+        "eta": kinematics[:, 1:, ETA],
+        "phi": kinematics[:, 1:, PHI],
+        "met_mev": np.exp(kinematics[:, 0, LOG_PT]),
+        "met_phi": kinematics[:, 0, PHI],
+    }
+    return replace(events, tag=types[:, 1:], **columns)

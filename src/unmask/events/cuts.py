@@ -54,6 +54,8 @@ class Cut:
         The condition.
     columns
         Names that are neither observables nor columns of every event: branches or further columns.
+    is_of_observables
+        Whether all names are observables, so that objects and MET decide.
     """
 
     def __init__(self, text: str) -> None:
@@ -79,10 +81,15 @@ class Cut:
         self._evaluate(note)
         known = (*CUT_OBSERVABLES, *EVENT_COLUMNS)
         self.columns = tuple(name for name in self._position if name not in known)
+        self.is_of_observables = all(name in CUT_OBSERVABLES for name in self._position)
 
     def passes(self, events: EventSet) -> npt.NDArray[np.bool_]:
         """Which events (n_events,) fulfill the condition."""
         return list(self.steps(events))[-1][1]
+
+    def of_observables(self) -> list[Cut]:
+        """The terms that ``and`` joins, where objects and MET decide."""
+        return [term for term in (Cut(ast.unparse(one)) for one in self._terms) if term.is_of_observables]
 
     def steps(self, events: EventSet) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
         """Give each term that ``and`` joins, and which events (n_events,) pass it and all before it."""

@@ -47,6 +47,12 @@ class Settings:
 
         return replace(self, tokenizer=changed(self.tokenizer, of_tokenizer), detector=changed(self.detector, changes))
 
+    def with_cut(self, cut: str | None) -> Settings:
+        """Give a detector that takes one, and has none yet, the condition that its events are selected with."""
+        if not cut or self.detector.get("cut") or "cut" not in _parameters(self.detector):
+            return self
+        return replace(self, detector={**self.detector, "cut": cut})
+
     def new_tokenizer(self) -> Tokenizer:
         """Make the tokenizer, not fitted yet."""
         if not self.tokenizer:
