@@ -12,6 +12,7 @@ from unmask import load_sample
 from unmask.artifacts import FORMAT_VERSION, Artifact, save_artifact
 from unmask.detectors.contrast import ContrastDetector
 from unmask.detectors.masked_token import MaskedTokenDetector
+from unmask.detectors.untrained import UntrainedDetector
 from unmask.errors import ArtifactError, UsageError
 from unmask.fitted import DETECTORS, KINDS, TOKENIZERS, Fitted, class_of, load
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
@@ -135,3 +136,11 @@ def test_what_does_not_fit_its_annotation_is_named(settings: dict[str, Any], mes
 def test_unknown_networks_are_named(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         ContrastDetector(**settings).check()
+
+
+def test_what_has_no_annotation_may_be_anything() -> None:
+    class Own(UntrainedDetector):
+        def __init__(self, score, seed=0):  # type: ignore[no-untyped-def]
+            self.score, self.seed = score, seed
+
+    Own("ht", seed="any").check()

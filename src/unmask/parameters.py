@@ -70,7 +70,7 @@ def mistakes_in(constructor: type[Any], arguments: Mapping[str, Any]) -> list[st
     hints = get_type_hints(constructor if is_dataclass(constructor) else constructor.__init__, include_extras=True)
     mistakes = []
     for name, value in arguments.items():
-        hint = hints[name]
+        hint = hints.get(name, Any)
         fits, words = _fit(value, hint)
         if not fits:
             is_choice = get_origin(hint) is Literal
