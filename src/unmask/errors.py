@@ -12,7 +12,7 @@ from pathlib import Path
 from signal import Signals
 
 #: More choices are not listed.
-_MAX_CHOICES = 60
+_MAX_CHOICES = 24
 
 
 class UnmaskError(Exception):
@@ -86,8 +86,10 @@ def nearest(value: str, choices: Iterable[str]) -> str:
     names = list(choices)
     close = closest(value, names)
     if len(names) > _MAX_CHOICES:
-        near = get_close_matches(value, names, n=4) or names[:4]
-        return f"did you mean {close or near[0]!r}? the nearest of {len(names):,} names: {', '.join(near)}"
+        near = list(dict.fromkeys([*([close] if close else []), *get_close_matches(value, names, n=4)]))
+        if near:
+            return f"did you mean {' or '.join(map(repr, near))}?"
+        names = [*names[:_MAX_CHOICES], f"... ({len(names):,} in all)"]
     return f"{f'did you mean {close!r}? ' if close else ''}choose from {', '.join(names)}"
 
 

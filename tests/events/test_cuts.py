@@ -68,7 +68,7 @@ def test_a_cut_keeps_what_it_says(events: EventSet, cut: str, expected: str) -> 
     [
         ("n_lepton >= 2", "character 1: unknown name n_lepton; did you mean 'n_leptons'"),
         ("met > 50 and HLT_IsoMu27", "character 14: unknown name HLT_IsoMu27; did you mean 'HLT_IsoMu24'"),
-        ("met = 50", "not understood; expected and, or, not"),
+        ("met = 50", "character 5: not understood; expected and, or, not"),
         ("met > 50 && ht > 2", "character 11: not understood"),
         ("met > 50 & (ht > 2)", "character 7: 50 & (ht > 2) cannot stand here"),
         ("met > 50 and ht", "character 14: ht is not a condition; expected a comparison, such as ht > 2"),
@@ -78,7 +78,7 @@ def test_a_cut_keeps_what_it_says(events: EventSet, cut: str, expected: str) -> 
         ("sqrt(met) > 2", "character 1: sqrt(met) cannot stand here"),
         ("met ** 2 > 2", "character 1: met ** 2 cannot stand here"),
         ("met is 2", "character 1: met is 2 cannot stand here"),
-        ("met >", "not understood"),
+        ("met >", "character 6: not understood"),
         ("", "not understood"),
         ("met > 9" + "9" * 30, "cannot stand here"),
         ("met > 9" + "9" * 5000, "not understood"),

@@ -37,6 +37,8 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 #: Gives the values of a column of some events by its name, which stands at a position of the text.
 _Column = Callable[[str, int], npt.NDArray[Any]]
+#: Characters of a cut that messages show.
+_MAX_SHOWN = 200
 _ACCEPTED = "and, or, not, > >= < <= == !=, + - * /, abs(), numbers, names"
 
 
@@ -67,7 +69,7 @@ class Cut:
                 warnings.simplefilter("ignore")  # of digits that run into a word, by Python's tokenizer
                 self._tree = ast.parse(" ".join(source.splitlines()), mode="eval").body
         except SyntaxError as error:
-            raise self._error((error.offset or 1) - 1, f"not understood; expected {_ACCEPTED}") from None
+            raise self._error((error.offset or len(source) + 1) - 1, f"not understood; expected {_ACCEPTED}") from None
         except (ValueError, RecursionError, MemoryError):
             raise self._error(0, "nested too deeply, or not text") from None
         is_and = isinstance(self._tree, ast.BoolOp) and isinstance(self._tree.op, ast.And)
@@ -169,4 +171,5 @@ class Cut:
         return self._error(node.col_offset, f"{ast.unparse(node)} cannot stand here; expected {_ACCEPTED}")
 
     def _error(self, position: int, message: str) -> UsageError:
-        return UsageError(f"cut {self.text!r}, character {self._offset + position + 1}: {message}")
+        shown = self.text if len(self.text) <= _MAX_SHOWN else f"{self.text[:_MAX_SHOWN]}..."
+        return UsageError(f"cut {shown!r}, character {self._offset + position + 1}: {message}")
