@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from unmask.cli import calibrate, data, evaluate, export, model, monitor, search, study, tokenizer, tune
+from unmask.cli import calibrate, data, evaluate, explain, export, model, monitor, search, study, tokenizer, tune
 from unmask.cli.console import IS_ALONE, IS_FIRST_PROCESS, printable
 from unmask.errors import Interrupted, UnmaskError
 
@@ -37,7 +37,8 @@ app.command()(calibrate.calibrate)
 app.command()(calibrate.flag)
 app.command()(search.search)
 app.command()(evaluate.report)
-app.command("export")(export.export)
+app.command()(explain.explain)
+app.command()(export.export)
 app.add_typer(study.app, name="study")
 app.command()(tune.tune)
 app.command("list")(model.list_)

@@ -77,10 +77,7 @@ def train(
 
 @options.reads_events
 def score(
-    model: Annotated[
-        Path,
-        typer.Argument(metavar="MODEL", help="Folder of a detector, sample:gluino-model, or a graph: model.onnx."),
-    ],
+    model: options.Model,
     sources: Sources,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Parquet file; with --dask or --shard, a folder of parts.")

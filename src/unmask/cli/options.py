@@ -25,6 +25,10 @@ Label = Literal["background", "signal", "unknown"]
 LABELS: dict[Label, int] = {"background": 0, "signal": 1, "unknown": -1}
 FIGURE_FORMATS = "Format of the figures: png, pdf or svg."
 
+Model = Annotated[
+    Path,
+    typer.Argument(metavar="MODEL", help="Folder of a detector, sample:gluino-model, or a graph: model.onnx."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 OutFile = Annotated[Path, typer.Option("--out", "-o", help="Parquet file to write.")]
 OutFolder = Annotated[Path, typer.Option("--out", "-o", help="Folder to write to.")]

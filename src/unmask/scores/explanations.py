@@ -171,7 +171,7 @@ def write_explanations(
     provenance: Mapping[str, Json] | None = None,
 ) -> Path:
     """Write explanations of the events that ``most`` has kept beside the ``scores``, and return the path."""
-    events = [_explained(most, i, explanation) for i, explanation in enumerate(explanations)]
+    events = explained_events(most, explanations)
     content = Explanations(FORMAT_VERSION, most.n_scored, dict(provenance or {}), events)
     path = explained_path(scores)
     with atomic_path(path) as scratch:
@@ -202,6 +202,11 @@ def read_explanations(path: str | Path) -> Explanations:
     except (ValueError, TypeError, KeyError) as error:
         raise ArtifactError(f"not a file of explanations ({error})", path=path) from None
     raise ArtifactError(f"format version {version}; expected {FORMAT_VERSION}. Score again with --explain", path=path)
+
+
+def explained_events(most: MostAnomalous, explanations: Sequence[Explanation]) -> list[ExplainedEvent]:
+    """Explanations together with the events that ``most`` has kept."""
+    return [_explained(most, i, explanation) for i, explanation in enumerate(explanations)]
 
 
 def _explained(most: MostAnomalous, i: int, explanation: Explanation) -> ExplainedEvent:

@@ -178,6 +178,11 @@ def _compared(detector: Detector, events: EventSet) -> Histograms:
     return count(detector.background_, variables_of(events, detector.schema_.types), events.weight)
 
 
+def load_model(model: str | Path) -> Detector:
+    """Load a saved detector, a graph (``model.onnx``), or the sample ``sample:gluino-model``."""
+    return Scoring(resolve(model)).detector
+
+
 @lru_cache(maxsize=4)
 def _load(model: Path, digest: str) -> Detector:  # noqa: ARG001
     """Load a detector; another one in the same place has another digest."""
