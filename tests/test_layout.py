@@ -10,8 +10,8 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "unmask"
 #: A module imports from its own room and from rooms to its left.
-ORDER = """errors kinematics outputs artifacts tables parameters events fitted io scores evaluation searches report
-           networks training tokenizers detectors export workflow study tuning cli""".split()  # noqa: SIM905
+ORDER = """errors kinematics outputs artifacts tables parameters events model_card fitted io scores evaluation
+           searches report networks training tokenizers detectors export workflow study tuning cli""".split()  # noqa: SIM905
 #: Rooms that load without torch.
 LIGHT = [*ORDER[: ORDER.index("networks")], "cli"]
 MAX_LINES = 350

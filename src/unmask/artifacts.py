@@ -27,7 +27,7 @@ import numpy.typing as npt
 import unmask
 from unmask.errors import ArtifactError, UnmaskError, damage_named
 from unmask.outputs import MANIFEST as MANIFEST
-from unmask.outputs import check_output
+from unmask.outputs import MODEL_CARD, check_output
 
 FORMAT_VERSION = 3
 ARRAYS = "arrays.safetensors"
@@ -221,8 +221,11 @@ def save_artifact(
     *,
     parts: Mapping[str, Callable[[Path], None]] | None = None,
     replaces: Collection[str] = (),
+    card: str = "",
 ) -> None:
     """Write ``artifact`` to ``folder``; each of ``parts`` is called with the subfolder to write itself to.
+
+    A ``card`` describes it to people; it may be edited.
 
     Something of its own kind, or of those it ``replaces``, is replaced.
     """
@@ -246,6 +249,8 @@ def save_artifact(
         }
         manifest["digest"] = _digest(manifest)
         (scratch / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+        if card:
+            (scratch / MODEL_CARD).write_text(card, encoding="utf-8")
 
 
 def load_artifact(folder: str | Path, kind: str | None = None) -> Artifact:
@@ -297,7 +302,8 @@ def checked(kind: type[Content], content: Json, path: Path) -> Content:
 
 
 def _hashes(folder: Path) -> dict[str, str]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
+    ours = (path for path in folder.rglob("*") if path.is_file() and path.name != MODEL_CARD)
+    files = sorted(path for path in ours if path != folder / MANIFEST)
     return {path.relative_to(folder).as_posix(): sha256_of_file(path) for path in files}
 
 

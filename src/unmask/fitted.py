@@ -19,6 +19,7 @@ from unmask.artifacts import Artifact, Json, checked, load_artifact, provenance,
 from unmask.errors import ArtifactError, NotFittedError, UsageError, nearest
 from unmask.events.event_set import SIGNAL, EventSet
 from unmask.events.schema import EventSchema
+from unmask.model_card import model_card
 from unmask.parameters import arguments_of, mistakes_in
 
 #: Kind -> module and class, imported when needed.
@@ -228,7 +229,8 @@ class Fitted(ABC):
         self.check_fitted()
         artifact = Artifact(self.kind, self.settings(), self.arrays(), provenance(**self.metadata()))
         parts = {name: getattr(self, name).save for name in self.parts}
-        save_artifact(folder, artifact, parts=parts, replaces=alike(self.kind))
+        card = model_card(self.kind, artifact.settings, artifact.provenance)
+        save_artifact(folder, artifact, parts=parts, replaces=alike(self.kind), card=card)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:

@@ -14,6 +14,8 @@ from unmask.errors import UsageError
 
 #: File of a folder that holds something fitted.
 MANIFEST = "manifest.json"
+#: File of a folder that describes it to people.
+MODEL_CARD = "MODEL_CARD.md"
 #: In the metadata of a Parquet file: what it holds.
 METADATA_KEY = b"unmask"
 #: First characters of text files that hold something; without a name of its own, each is like any other of its kind.
@@ -67,7 +69,7 @@ def kind_of(path: Path) -> str | None:
     try:
         if path.is_dir() and (path / MANIFEST).is_file():
             manifest = json.loads((path / MANIFEST).read_text())
-            known = {MANIFEST, *(name.split("/")[0] for name in manifest["files"])}
+            known = {MANIFEST, MODEL_CARD, *(name.split("/")[0] for name in manifest["files"])}
             return str(manifest["kind"]) if {entry.name for entry in path.glob("[!.]*")} <= known else None
         if path.is_dir():
             marks = {"metrics.json": "results", "search.json": "search", "monitor.json": "comparison with background"}

@@ -215,3 +215,11 @@ def test_wrong_use_is_refused(exported: Path, graph: OnnxDetector, some: EventSe
     assert "untrained cannot be" in refused("export", tmp_path / "untrained", "--out", tmp_path / "model.onnx")
     with pytest.raises(UsageError, match="cannot be trained"):
         graph.fit(some[some.label == 0], some[some.label == 0])
+
+
+def test_a_graph_holds_the_model_card_with_its_calibration(exported: Path) -> None:
+    text = onnx.load(exported / "model.onnx").doc_string
+    assert text.startswith("# Model card: contrast\n")
+    assert "- Training: 18,828 events" in text
+    assert "unmask train events/train.parquet" in text
+    assert "background efficiency" in text.split("## Performance")[1].split("## Use")[0]

@@ -75,12 +75,11 @@ class OnnxDetector(Detector):
     def __init__(self, session: Any, metadata: dict[str, Json]) -> None:
         self.session, self.facts = session, metadata
         self.kind = metadata["kind"]  # type: ignore[misc]
-        of_training = metadata["provenance"]
-        self.schema_ = EventSchema.from_json(of_training["events"])
+        self.schema_ = EventSchema.from_json(metadata["training"]["events"])
         self.fitted_on_ = metadata["record"]["fitted_on"]
         self.seen_ = TrainingFingerprints(np.frombuffer(base64.b64decode(metadata["fingerprints"]), np.uint64))
         histograms = {name: np.array(values) for name, values in metadata["background"].items()}
-        self.background_ = from_arrays(of_training["variables"], histograms, "")
+        self.background_ = from_arrays(metadata["training"]["variables"], histograms, "")
         self._outputs = [output.name for output in session.get_outputs()]
         self.can_explain = bool({"contribution", "probability"} & {*self._outputs})  # type: ignore[misc]
         if "token_loss" in self._outputs:

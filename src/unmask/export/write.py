@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from onnx import ModelProto, checker, helper
 
-from unmask.artifacts import MANIFEST, Json, atomic_path, provenance, sha256_of_file
+from unmask.artifacts import MANIFEST, Json, atomic_path, load_artifact, provenance, sha256_of_file
 from unmask.detectors import Detector, load_detector
 from unmask.errors import UnmaskError, UsageError
 from unmask.events.distributions import to_arrays
@@ -23,6 +23,7 @@ from unmask.export.onnx_detector import FORMAT_VERSION, GRAPH, METADATA, OnnxDet
 from unmask.export.probes import probe_events
 from unmask.export.tracing import Graph, Traced
 from unmask.io.sample import resolve
+from unmask.model_card import model_card
 from unmask.outputs import check_output
 from unmask.scores.calibration import Calibration
 
@@ -79,7 +80,9 @@ def export(
     known = None if calibration is None else Calibration.load(calibration)
     if known and known.scored_by.model not in (None, digest):
         raise UsageError(f"{calibration} is a calibration of another model ({known.scored_by}); this is {digest[:12]}")
-    content = build(detector, known, {"model": digest}).SerializeToString()
+    content = build(
+        detector, known, {"model": digest, "training": load_artifact(folder).provenance | detector.metadata()}
+    ).SerializeToString()
     events = probe_events(detector)
     differences, outputs = _compare(detector, OnnxDetector.of(content, out), events, known)
     with atomic_path(out) as scratch:
@@ -113,7 +116,7 @@ def build(detector: Detector, calibration: Calibration | None, facts: dict[str, 
         "calibration": calibration and {"threshold": calibration.threshold, "target": calibration.target},
         "words": code.words(),
         "opset": OPSET,
-        "provenance": provenance(**detector.metadata()),
+        "provenance": provenance(),
         "background": {name: values.tolist() for name, values in to_arrays(detector.background_, "").items()},
         "fingerprints": base64.b64encode(detector.seen_.fingerprint.tobytes() if detector.seen_ else b"").decode(),
     }
@@ -123,6 +126,10 @@ def build(detector: Detector, calibration: Calibration | None, facts: dict[str, 
     proto = helper.make_graph(graph.nodes, "unmask", graph.inputs, infos, constants)
     opset = [helper.make_opsetid("", OPSET)]
     made = helper.make_model(proto, opset_imports=opset, ir_version=IR_VERSION, producer_name="unmask")
+    threshold = calibration and f"Threshold {calibration.threshold:.6g}: background efficiency {calibration.measured}"
+    made.doc_string = model_card(
+        detector.kind, detector.settings(), facts["training"], [threshold] if threshold else []
+    )
     helper.set_model_props(made, {METADATA: json.dumps(metadata)})
     checker.check_model(made)
     return made
