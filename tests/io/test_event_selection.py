@@ -36,6 +36,7 @@ def test_cuts_on_observables_triggers_and_filters(nanoaod: Path, tmp_path: Path)
     events = read_events(out)
     assert events.row.tolist() == [0, 2, 5, 6]
     assert read_provenance(out)["options"]["cut"] == cut
+    assert json.loads(running("data", "inspect", out, "--json")[0])["inputs"][0]["used"] == {"cut at writing": cut}
     assert read_events(nanoaod, options=ReadOptions(cut=cut, chunk_events=2)).row.tolist() == events.row.tolist()
     again = ReadOptions(cut="HLT_IsoMu24 and Jet_mass[0] > 11 or luminosity_block == 90", keep=("genWeight",))
     assert read_events(nanoaod, options=again).row.tolist() == [0, 2, 3, 5]

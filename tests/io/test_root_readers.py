@@ -18,6 +18,7 @@ from unmask.events.checks import BadEvents
 from unmask.events.event_set import EventSet
 from unmask.io.read import detect_kind, read_events, stream_events
 from unmask.io.root_file import Tree
+from unmask.io.selections import OBJECT_KINDS
 from unmask.io.source import ReadOptions
 from unmask.scores.score_table import read_scores
 
@@ -511,6 +512,12 @@ class TestBadFiles:
             read_events(path)
 
 
+#: Event cleaning of each format.
+CUTS = {
+    "delphes": "met > 20",
+    "nanoaod": "met > 10 and Flag_METFilters and run > 0",
+    "physlite": "met > 10 and EventInfoAuxDyn.DFCommonJets_eventClean_LooseBad and leading_jet_pt > 20",
+}
 REAL_FILES = os.environ.get("UNMASK_ROOT_FILES")
 
 
@@ -524,3 +531,8 @@ def test_files_of_experiments() -> None:
         assert events.n_objects.mean() > 0.5, path
         assert 5e3 < np.median(events.met_mev) < 500e3, path
         assert events.equals(read_events(path, options=ReadOptions(chunk_events=7))), path
+        more = read_events(path, options=ReadOptions(objects=OBJECT_KINDS, cut=CUTS[detect_kind(path)]))
+        assert 0 < len(more) <= len(events), path
+        assert np.isin(more.row, events.row).all(), path
+        np.testing.assert_array_equal(more.met_mev, events.met_mev[np.isin(events.row, more.row)])
+        assert (more.tag >= 8).any(), path

@@ -135,6 +135,12 @@ def stream(source: Source) -> Iterator[Chunk]:
     if source.options.unit not in (None, "MeV"):
         raise UsageError(f"{source.path}: an events file of unmask is in MeV; leave out the unit {source.options.unit}")
     with open_table(source.path, EVENTS_TABLE) as (file, facts):
+        made_by = facts.get("provenance")
+        made_with = made_by.get("options") if isinstance(made_by, dict) else None
+        made_with = made_with if isinstance(made_with, dict) else {}
+        for name in ("selection", "objects", "golden_json", "cut"):
+            if value := made_with.get(name):
+                source.record.used[f"{name} at writing"] = str(value)[:200]
         max_objects = source.options.max_objects or int(facts.get("max_objects", MAX_OBJECTS))
         first, last = source.options.entries or (0, file.metadata.num_rows)
         row_groups, position = _row_groups(file, first, last)
