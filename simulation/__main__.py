@@ -13,7 +13,7 @@ except ImportError as error:
     sys.exit(f"error: {error.name} is not installed; in a clone: pip install '.[sim]'")
 
 #: Events per mass point of the library.
-LIBRARY_EVENTS = {"dilepton": 300, "same-sign": 200}
+LIBRARY_EVENTS = {"dilepton": 200, "same-sign": 120}
 
 
 def main() -> None:

@@ -40,6 +40,9 @@ NOT_RUN = {
     "pip install '.[dask]'": "needs a cluster; tests/workflow/test_dask.py starts one",
     "unmask study run --background bkg.csv --signal sig.csv --out my-study": "the study of README on other files",
     "unmask data split sample:gluino --out events --seed 1": "tests/test_examples.py runs the examples",
+    "unmask train background.root --prior stop:stop_600.root --prior zprime:zprime_*.root --out model": (
+        "tests/cli/test_study.py runs a study with a prior"
+    ),
     "python -m simulation list": "tests/test_simulation.py runs it",
     "unmask study run gluino --only lut-456 --benchmark-dir DIR --out published": "needs the published data",
     f"{_TORCHRUN} --out model": "tests/training/test_distributed.py starts several processes",

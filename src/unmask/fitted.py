@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from unmask.artifacts import Artifact, Json, checked, load_artifact, provenance, save_artifact
 from unmask.errors import ArtifactError, NotFittedError, UsageError, nearest
-from unmask.events.event_set import SIGNAL, EventSet
+from unmask.events.event_set import BACKGROUND, SIGNAL, EventSet
 from unmask.events.schema import EventSchema
 from unmask.model_card import model_card
 from unmask.parameters import arguments_of, mistakes_in
@@ -93,6 +93,8 @@ class Fitted(ABC):
     parts: ClassVar[tuple[str, ...]] = ()
     #: Arguments that are no settings, since another one holds their value.
     shorthands: ClassVar[tuple[str, ...]] = ()
+    #: Whether ``fit`` takes theories as a prior.
+    takes_prior: ClassVar[bool] = False
 
     #: Training events that it wants; with fewer it works less well.
     events_wanted: ClassVar[int] = 0
@@ -137,7 +139,9 @@ class Fitted(ABC):
         defaults = {name: each.default for name, each in inspect.signature(type(self)).parameters.items()}
         changed = {name: value for name, value in self.get_params(deep=False).items() if value != defaults[name]}
         arguments = ", ".join(f"{name}={_shown(value)}" for name, value in changed.items())
-        state = f"fitted on {self.fitted_on_['train']['n_events']:,} events" if self.fitted_on_ else "not fitted"
+        fitted_on = {name: f"{sample['n_events']:,}" for name, sample in (self.fitted_on_ or {}).items()}
+        state = f"fitted on {fitted_on['train']} events" if fitted_on else "not fitted"
+        state += f" with a prior of {fitted_on['prior']} theory events" if "prior" in fitted_on else ""
         return f"<{type(self).__name__}({arguments}), {state}>"
 
     def settings(self) -> dict[str, Json]:
@@ -160,6 +164,7 @@ class Fitted(ABC):
         train: EventSet,
         validation: EventSet | None = None,
         *,
+        prior: EventSet | None = None,
         run_folder: str | Path | None = None,
         reporter: Reporter | None = None,
     ) -> Self:
@@ -167,6 +172,8 @@ class Fitted(ABC):
 
         Parameters
         ----------
+        prior
+            Simulated theories, for what ``takes_prior``: it is then semi-supervised.
         run_folder
             Folder for log and checkpoints of a network; an earlier run in it is continued.
 
@@ -182,7 +189,11 @@ class Fitted(ABC):
         for events in given.values():
             check_background(events)
         self.schema_ = EventSchema.of(*given.values())
-        self._fit(train, train if validation is None else validation, run_folder=run_folder, reporter=reporter)
+        options: dict[str, Any] = {"run_folder": run_folder, "reporter": reporter}
+        if prior is not None:
+            self._check_prior(prior)
+            given, options = given | {"prior": prior}, options | {"prior": prior}
+        self._fit(train, train if validation is None else validation, **options)
         self.fitted_on_ = {
             name: {
                 "n_events": len(events),
@@ -193,6 +204,14 @@ class Fitted(ABC):
             for name, events in given.items()
         }
         return self
+
+    def _check_prior(self, prior: EventSet) -> None:
+        if not self.takes_prior:
+            raise UsageError(f"a {self.kind} is trained on background alone; leave out the prior")
+        if n_background := int(np.count_nonzero(prior.label == BACKGROUND)):
+            raise UsageError(
+                f"{n_background:,} events of the prior are labeled background; expected simulated theories"
+            )
 
     @abstractmethod
     def _fit(self, train: EventSet, validation: EventSet, **options: Any) -> None:

@@ -192,3 +192,30 @@ def test_an_empty_folder_and_a_missing_signal_are_named(data: Path, tmp_path: Pa
     code, message = failing(*command, "gluino", "--benchmark-dir", tmp_path)
     assert code == 2
     assert "signal process 'gluino_1000_1'" in message
+
+
+def test_a_prior_has_a_row_of_its_own_and_one_per_family_left_out(data: Path, tmp_path: Path) -> None:
+    for seed, name in enumerate(("stop_600", "zprime"), start=11):
+        lines = [darkmachines_line(replace(event, process=name)) for event in example_events(150, seed)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    out, folder = tmp_path / "study", data / "channel_2b"
+    files = ("--background", folder / "ttbar.csv.gz", "--signal", folder / "gluino_1000_1.csv.gz")
+    prior = ("--prior", f"stop:{tmp_path / 'stop_600.csv'}", "--prior", tmp_path / "zprime.csv")
+    toml = tmp_path / "met.toml"
+    toml.write_text("[detector]\nkind = 'untrained'\nscore = 'met'\n")
+    command = ("study", "run", *files, "--only", toml, *prior, "--epochs", "1", "--out", out, "--device", "cpu")
+    _, progress = running(*command, "--leave-out", "stop")
+    assert "prior: 300 theory events of 2 families (stop, zprime)" in progress
+    assert re.search(r"^\[3/3\] default-prior-without-stop +epoch 1/1", progress, re.MULTILINE)
+    summary = (out / "results" / "summary.md").read_text()
+    assert "default-prior-without-stop is semi-supervised: trained with theories, without the family stop" in summary
+    assert "all is done" in running(*command, "--leave-out", "stop")[1]
+    code, message = failing(
+        "score", out / "models" / "default-prior", tmp_path / "zprime.csv", "--out", tmp_path / "x.parquet"
+    )
+    assert code == 3
+    assert "150 of 150 events are among the theories that the detector was trained on" in message
+    model, left_out = out / "models" / "default-prior-without-stop", tmp_path / "stop_600.csv"
+    running("score", model, left_out, "--out", tmp_path / "stop.parquet")
+    code, message = failing(*command[:-4], "--leave-out", "stau", "--out", tmp_path / "other")
+    assert "no family 'stau'; it has stop, zprime" in message

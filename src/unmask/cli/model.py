@@ -27,6 +27,8 @@ def train(
     ] = None,
     settings: options.Settings = None,
     validation: options.Validation = None,
+    prior: options.Prior = None,
+    leave_out: options.LeaveOut = None,
     overwrite: options.Overwrite = False,
     keep_duplicates: options.KeepDuplicates = False,
     seed: options.Seed = 0,
@@ -62,8 +64,11 @@ def train(
     events, held_out = options.read_training_events(sources, validation, seed, keep_duplicates)
     for text in few_events(detector, events):
         note(text)
+    theories = options.read_prior(prior, leave_out, sources)
     with making(out) if IS_FIRST_PROCESS else nullcontext():
-        detector = fit_detector(chosen, events, held_out, tokenizer=fitted, run_folder=folder, watch=TrainingLine)
+        detector = fit_detector(
+            chosen, events, held_out, tokenizer=fitted, prior=theories, run_folder=folder, watch=TrainingLine
+        )
         if IS_FIRST_PROCESS:
             detector.save(out)
         wait_for_all()

@@ -43,6 +43,13 @@ Validation = Annotated[
     list[Path] | None, typer.Option(help="Validation events; by default FILE... are split 80/10/10 (repeatable).")
 ]
 
+Prior = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FILE", help="Simulated theories to learn from: FILE or FAMILY:FILE (repeatable)."),
+]
+LeaveOut = Annotated[
+    list[str] | None, typer.Option(metavar="FAMILY", help="Family of theories to leave out of the prior (repeatable).")
+]
 KeepDuplicates = Annotated[
     bool, typer.Option("--keep-duplicates", help="Events that repeat earlier ones stay, in one split.")
 ]
@@ -212,3 +219,17 @@ def read_training_events(
     for text in [*notes, f"{len(train):,} training and {len(held_out):,} validation events"]:
         note(text)
     return train, held_out
+
+
+def read_prior(prior: Sequence[str] | None, leave_out: Sequence[str] | None, sources: Sources) -> EventSet | None:
+    """Read the theories of a prior, if there is one, with the cuts of the background, and note what they are."""
+    from unmask.detectors.prior import without_families
+    from unmask.workflow.theories import prior_text, read_theories
+
+    if not prior:
+        if leave_out:
+            raise UsageError("--leave-out takes a family out of a prior; give --prior")
+        return None
+    theories = without_families(read_theories(prior, sources, progress_bar), leave_out or [])
+    note(prior_text(theories))
+    return theories

@@ -42,6 +42,8 @@ def run(
     only: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="Detectors to train, such as default,lut-456 [default: all].")
     ] = None,
+    prior: options.Prior = None,
+    leave_out: options.LeaveOut = None,
     keep_duplicates: options.KeepDuplicates = False,
     settings: options.Settings = None,
     epochs: Annotated[
@@ -63,7 +65,7 @@ def run(
     from unmask.cli.progress import StudyProgress
     from unmask.scores.calibration import Calibration
     from unmask.study.data import StudyFiles
-    from unmask.study.published import DEFAULT, choose_detectors, load_study
+    from unmask.study.published import DEFAULT, choose_detectors, load_study, with_prior
     from unmask.study.results import SUMMARY
     from unmask.study.run import StudyRun
     from unmask.study.stages import plan
@@ -85,6 +87,7 @@ def run(
         sources.with_files(signal or []),
         sources.with_files(data or []),
         keep_duplicates,
+        tuple(prior or ()),
     )
     files.check()
     names = [name.strip() for name in only.split(",")] if only is not None else None
@@ -94,7 +97,8 @@ def run(
         name: one.with_cut(files.background.options.cut)
         for name, one in choose_detectors(chosen, names, changes, **shared).items()
     }
-    current = StudyRun(out, chosen, detectors, files, seed, device, StudyProgress(), style)
+    priors = with_prior(detectors, leave_out or [], shared) if prior else {}
+    current = StudyRun(out, chosen, detectors, files, seed, device, StudyProgress(), style, priors)
     current.check()
     planned = plan(current.stages, current.ledger)
     note(f"{chosen.description[:1].upper()}{chosen.description[1:]}")

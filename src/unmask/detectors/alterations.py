@@ -148,21 +148,25 @@ class AlteredCopies(CopyGenerator):
         return copies
 
     def weights(self, events: EventTensors, copies: EventTensors) -> Tensor:
-        """1 for copies that would have been selected like background, 0 for others and for copies without a change.
-
-        The selection is that of all training events: minimum numbers of objects, minimum HT and MET, and a veto on
-        kinds of objects that none of them has; and the cut, but for terms that name other columns than observables.
-        """
+        """1 for copies that would have been selected like background, 0 for others and for copies without a change."""
         is_moved = ((copies.kinematics - events.kinematics).abs() > 1e-3).flatten(1).any(1)
         is_same = (copies.types == events.types).all(1) & ~is_moved
-        of_copies = _selected_on(copies)
-        is_vetoed = ((of_copies > 0) & self.is_vetoed).any(1)
-        is_selected = (of_copies >= self.min_selected * (1 - 1e-5)).all(1)
+        return (self.are_selected(copies) & ~is_same).float()
+
+    def are_selected(self, events: EventTensors) -> Tensor:
+        """Whether each event (n,) passes the selection of all training events.
+
+        That is minimum numbers of objects, minimum HT and MET, and a veto on kinds of objects that none of them has;
+        and the cut, but for terms that name other columns than observables.
+        """
+        numbers = _selected_on(events)
+        is_vetoed = ((numbers > 0) & self.is_vetoed).any(1)
+        is_selected = (numbers >= self.min_selected * (1 - 1e-5)).all(1) & ~is_vetoed
         if self.cuts:
-            with_copies = with_tensors(_ONE_EVENT[np.zeros(len(of_copies), np.int64)], copies)
-            passed = np.logical_and.reduce([cut.passes(with_copies) for cut in self.cuts])
+            table = with_tensors(_ONE_EVENT[np.zeros(len(numbers), np.int64)], events)
+            passed = np.logical_and.reduce([cut.passes(table) for cut in self.cuts])
             is_selected &= torch.from_numpy(passed).to(is_selected.device)
-        return (is_selected & ~is_vetoed & ~is_same).float()
+        return is_selected
 
     def with_fewer_jets(self, events: EventTensors) -> EventTensors:
         """Remove jets, each with a probability that is drawn for the event, and let the rest recoil."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmask.artifacts import Json
-from unmask.errors import UsageError, nearest
+from unmask.errors import BadDataError, UsageError, nearest
 from unmask.events.distributions import Histograms, from_arrays, measure, to_arrays, variables_of
 from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import TrainingFingerprints
@@ -20,7 +20,7 @@ from unmask.scores.intervals import check_finite
 from unmask.scores.score_table import Scores
 from unmask.tokenizers.base import Tokenizer
 
-_SEEN, _BACKGROUND = "events/fingerprint", "background"
+_SEEN, _THEORIES, _BACKGROUND = "events/fingerprint", "events/theories", "background"
 #: Validation events at most whose scores are kept as a histogram.
 _MAX_SCORED = 20_000
 #: Name of the score among the variables of events.
@@ -41,12 +41,15 @@ class Detector(Fitted):
     seen_: TrainingFingerprints | None = None
     #: Histograms of the variables of training events and of the scores of validation events.
     background_: Histograms
+    #: Those of the theories of its prior, with which it must not be tested.
+    theories_: TrainingFingerprints | None = None
 
     def fit(self, train: EventSet, validation: EventSet | None = None, **options: Any) -> Self:
         if validation is None or not len(train) or not len(validation):
             raise UsageError("training and validation events are both needed; one of them has none")
         super().fit(train, validation, **options)
         self.seen_ = TrainingFingerprints.of(train)
+        self.theories_ = None if options.get("prior") is None else TrainingFingerprints.of(options["prior"])
         some = validation[:: -(-len(validation) // _MAX_SCORED)]
         score = self.score_events(some, device=getattr(getattr(self, "training", None), "device", "auto"))
         self.background_ = measure(variables_of(train, self.schema_.types), train.weight)
@@ -70,6 +73,11 @@ class Detector(Fitted):
             Also give the loss of every token, for detectors with ``score_names``.
         """
         self.check_scores(reduction, with_token_losses)
+        if self.theories_ and (n_known := int(self.theories_.contains(events).sum())):
+            raise BadDataError(
+                f"{n_known:,} of {len(events):,} events are among the theories that the detector was trained on; leave "
+                "their family out of the prior, or test with others"
+            )
         score, losses = self._scored(events, reduction, device)
         return Scores.of(events, score, losses if with_token_losses else None, seen=self.seen_)
 
@@ -108,8 +116,9 @@ class Detector(Fitted):
         return None
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        seen = {_SEEN: self.seen_.fingerprint} if self.seen_ else {}
-        return seen | to_arrays(self.background_, _BACKGROUND)
+        known = {_SEEN: self.seen_, _THEORIES: self.theories_}
+        arrays = {name: each.fingerprint for name, each in known.items() if each}
+        return arrays | to_arrays(self.background_, _BACKGROUND)
 
     def metadata(self) -> dict[str, Json]:
         return super().metadata() | {"variables": list(self.background_)}
@@ -118,6 +127,7 @@ class Detector(Fitted):
         super().restore(arrays, metadata)
         self.seen_ = TrainingFingerprints(arrays[_SEEN])
         self.background_ = from_arrays(metadata["variables"], arrays, _BACKGROUND)
+        self.theories_ = TrainingFingerprints(arrays[_THEORIES]) if _THEORIES in arrays else None
 
     def try_out(self) -> None:
         check_finite(self.scores(self._one_event(), device="cpu").score)

@@ -15,12 +15,13 @@ from unmask.detectors.copies import CopiesTask, in_order, with_tensors
 from unmask.detectors.event_detector import EventDetector, as_numbers
 from unmask.detectors.momenta import boost_transverse, transverse
 from unmask.detectors.observable_tail import ObservableTail
+from unmask.detectors.prior import CopiesAndTheories
 from unmask.events.cuts import Cut
 from unmask.events.event_set import EventSet
 from unmask.networks.event_network import BackboneName, EventNetwork
 from unmask.networks.event_tensors import EventTensors, event_tensors
 from unmask.networks.particle_transformer import SizeName
-from unmask.parameters import NotNegative
+from unmask.parameters import Fraction, NotNegative
 from unmask.scores.explanations import Explanation, Term
 from unmask.scores.p_values import BackgroundTail
 from unmask.training import Task, TrainingSettings, derive_seed
@@ -62,17 +63,21 @@ class ContrastDetector(EventDetector):
         Weight of the observables; 0 for the network alone.
     cut
         Condition that the training events were selected with, as ``--cut`` has it; altered copies fulfill it too.
+    prior_fraction
+        Fraction of theories in the alternative class where a prior is given; the rest are altered copies.
     """
 
     kind = "contrast"
     can_explain = True
     events_wanted = 30_000
+    takes_prior = True
 
     backbone: BackboneName = "part-pairs"
     size: SizeName = "small"
     alterations: Alterations = Alterations()
     tail_weight: NotNegative = 0.5
     cut: str | None = None
+    prior_fraction: Fraction = 0.7
     training: TrainingSettings = TRAINING
 
     def check(self) -> None:
@@ -80,8 +85,19 @@ class ContrastDetector(EventDetector):
         if self.cut:
             Cut(self.cut)
 
-    def new_task(self, network: EventNetwork, train: EventTensors, validation: EventTensors, **options: Any) -> Task:
-        return _Task(network, train, validation, AlteredCopies(self.alterations, train, self.cut), **options)
+    def new_task(
+        self,
+        network: EventNetwork,
+        train: EventTensors,
+        validation: EventTensors,
+        *,
+        prior: EventSet | None = None,
+        **options: Any,
+    ) -> Task:
+        generator = AlteredCopies(self.alterations, train, self.cut)
+        if prior is not None:
+            generator = CopiesAndTheories(self.alterations, train, self.cut, prior, self.prior_fraction)
+        return _Task(network, train, validation, generator, **options)
 
     def _fit(self, train: EventSet, validation: EventSet, **options: Any) -> None:
         self.observables_ = ObservableTail.of(train)

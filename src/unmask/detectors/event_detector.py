@@ -56,11 +56,13 @@ class EventDetector(Trained[EventNetwork], Detector):
     def new_task(self, network: EventNetwork, train: EventTensors, validation: EventTensors, **options: Any) -> Task:
         """Make the task; ``options`` are those of :class:`~unmask.training.Task`."""
 
-    def _fit(self, train: EventSet, validation: EventSet, **options: Any) -> None:
-        train, validation = (self.schema_.admit(events, self.kind) for events in (train, validation))
+    def _fit(self, train: EventSet, validation: EventSet, *, prior: EventSet | None = None, **options: Any) -> None:
+        given = [train, validation] if prior is None else [train, validation, prior]
+        train, validation, *theories = (self.schema_.admit(events, self.kind) for events in given)
         network, tensors = self.seeded_network(), event_tensors(train)
         network.measure(*tensors)
-        of_task = {"seed": self.run_settings.seed, "identity": self.identity(train, validation)}
+        of_task: dict[str, Any] = {"prior": theories[0]} if theories else {}
+        of_task |= {"seed": self.run_settings.seed, "identity": self.identity(train, validation, *theories)}
         self.run(self.new_task(network, tensors, event_tensors(validation), **of_task), **options)
 
     def score_events(self, events: EventSet, *, device: str = "auto") -> npt.NDArray[np.float64]:

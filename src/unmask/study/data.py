@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from unmask.io.read import check_is_file, read_events
 from unmask.scores.intervals import n_effective
 from unmask.study.stages import StudyReporter
 from unmask.workflow.sources import Sources, labeled
+from unmask.workflow.theories import prior_text, read_theories, theory_sources
 
 #: Fewer validation events allow no threshold with ten events above it at ε_B = 10%.
 MIN_EVENTS = 110
@@ -39,15 +41,22 @@ class StudyFiles:
     signal: Sources
     data: Sources
     keep_duplicates: bool = False
+    prior: tuple[str, ...] = ()
 
     def check(self) -> None:
         """Refuse files that are not there, or given twice."""
-        paths = [*self.background.files, *self.signal.files, *self.data.files]
+        paths = [*self.background.files, *self.signal.files, *self.data.files, *self.theories.files]
         for path in paths:
             check_is_file(path)
         for path, other in combinations(paths, 2):
             if path.samefile(other):
-                raise UsageError(f"{other} is given twice; a file is background, signal or data")
+                raise UsageError(f"{other} is given twice; a file is background, signal, data or prior")
+
+    @cached_property
+    def theories(self) -> Sources:
+        """The files of the prior."""
+        sources = [sources for _, sources in theory_sources(self.prior, self.background)]
+        return self.background.with_files([file for each in sources for file in each.files])
 
     @property
     def has_signal(self) -> bool:
@@ -144,6 +153,14 @@ def write_signal(
         writer.write(signal)
     names = ", ".join(f"{name} {n:,}" for name, n in signal.process_names.counts().items())
     reporter.note(f"{len(signal):,} signal events: {names}")
+
+
+def write_prior(files: StudyFiles, path: Path, reporter: StudyReporter) -> None:
+    """Write the theories of the prior to ``path``."""
+    theories = read_theories(files.prior, files.background, reporter.bar)
+    with EventsWriter(path, provenance=provenance(files=list(files.prior))) as writer:
+        writer.write(theories)
+    reporter.note(prior_text(theories))
 
 
 def write_data(files: StudyFiles, path: Path, reporter: StudyReporter) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -115,3 +116,24 @@ def choose_detectors(
         short: load_settings(source, merged(for_all, *(changes.get(name, {}) for name in {short, source})), **shared)
         for short, source in sources.items()
     }
+
+
+def with_prior(
+    detectors: dict[str, Settings], leave_out: Sequence[str], shared: Mapping[str, Any]
+) -> dict[str, tuple[str, ...]]:
+    """Add the default with a prior, and one for each family that is left out; give what is left out by name."""
+    default = detectors.get("default") or load_settings("default", **shared)
+    priors: dict[str, tuple[str, ...]] = {"default-prior": ()}
+    for family in leave_out:
+        priors["default-prior-without-" + re.sub(r"\W+", "-", family)] = (family,)
+    detectors |= dict.fromkeys(priors, default)
+    return priors
+
+
+def prior_notes(priors: Mapping[str, Sequence[str]]) -> list[str]:
+    """Remark on each detector with a prior."""
+    return [
+        f"{name} is semi-supervised: trained with theories, "
+        + (f"without the family {', '.join(left_out)}" if left_out else "also those of tested families")
+        for name, left_out in priors.items()
+    ]

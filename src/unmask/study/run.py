@@ -13,6 +13,7 @@ from typing import Any
 import unmask
 from unmask.artifacts import FORMAT_VERSION, MANIFEST, Json, atomic_path, provenance, sha256_of_file
 from unmask.detectors import Detector
+from unmask.detectors.prior import without_families
 from unmask.errors import BadDataError, MissingExtraError, UsageError
 from unmask.evaluation.evaluate import Evaluation, evaluate
 from unmask.events.event_set import BACKGROUND, SIGNAL, EventSet
@@ -25,8 +26,8 @@ from unmask.scores.explanations import explained_path
 from unmask.scores.flagged import pick_list_paths
 from unmask.scores.score_table import Scores, read_scores
 from unmask.searches.search import search
-from unmask.study.data import StudyFiles, write_background, write_data, write_signal
-from unmask.study.published import Study
+from unmask.study.data import StudyFiles, write_background, write_data, write_prior, write_signal
+from unmask.study.published import Study, prior_notes
 from unmask.study.results import cost_table, write_detector_figures, write_results, write_study_report
 from unmask.study.stages import RECORDS, Ledger, Stage, StudyReporter, run_stages
 from unmask.tokenizers import Tokenizer, load_tokenizer
@@ -66,6 +67,8 @@ class StudyRun:
     device: str = "auto"
     reporter: StudyReporter = field(default_factory=StudyReporter)
     style: Style = "plain"
+    #: Families that are left out of the prior, by the names of the detectors that have one.
+    priors: Mapping[str, Sequence[str]] = field(default_factory=dict)
     _events_read: dict[str, EventSet] = field(default_factory=dict, init=False, repr=False)
     _held_out_read: dict[str, Scores] = field(default_factory=dict, init=False, repr=False)
     _runs_read: dict[str, Run] = field(default_factory=dict, init=False, repr=False)
@@ -114,9 +117,9 @@ class StudyRun:
         return replace(Stage(name, *what, **more), version=code)
 
     def _fit_stage(
-        self, name: str, fit: Callable[[], None], folder: Path, inputs: Sequence[Path], model: Tokenizer | Detector
+        self, name: str, fit: Callable[[], None], folder: Path, inputs: Sequence[Path], model: Any, **more: Json
     ) -> Stage:
-        settings: dict[str, Json] = {"kind": model.kind} | model.settings()
+        settings: dict[str, Json] = {"kind": model.kind} | model.settings() | more
         if "training" in settings:  # all that it depends on besides its inputs, but not the device
             settings["training"] = {key: value for key, value in settings["training"].items() if key != "device"}
         return self._stage(name, fit, [folder], inputs, settings, kind=model.kind, run_folder=run_folder_of(folder))
@@ -126,14 +129,17 @@ class StudyRun:
         signals = [among] if files.background.signal_process else []
         train, *others = map(self._events, ("train", "validation", "test"))
         background = partial(write_background, files, among.parent, signals, self.seed, reporter)
-        signal, data = self._events("signal"), self._events("data")
+        signal, data, prior = map(self._events, ("signal", "data", "prior"))
+        write_signals = lambda: write_signal(files, signal, signals, self._read("train"), reporter)  # noqa: E731
         for name, sources, outputs, inputs, make in (
             ("background", files.background, [train, *others, *signals], [], background),
-            ("signal", files.signal, [signal], [train, *signals], lambda: self._write_signal(signal, signals)),
+            ("signal", files.signal, [signal], [train, *signals], write_signals),
             ("data", files.data, [data], [], partial(write_data, files, data, reporter)),
+            ("prior", files.theories, [prior], [], partial(write_prior, files, prior, reporter)),
         ):
             if sources.files or (name == "signal" and signals):
-                settings = sources.settings() | ({"seed": self.seed} if name == "background" else {})
+                more: dict[str, Json] = {"background": {"seed": self.seed}, "prior": {"prior": files.prior}}
+                settings = sources.settings() | more.get(name, {})
                 settings["keep_duplicates"] = files.keep_duplicates
                 settings["files"] = [[file.name, self.ledger.digest(file)] for file in sources.files]
                 del settings["chunk_events"]
@@ -151,8 +157,9 @@ class StudyRun:
             yield self._fit_stage(f"tokenizer {name}", fit, folder, to_learn, tokenizer)
             to_learn = [*to_learn, folder]
         detector = settings.new_detector(tokenizer)
-        fit = partial(self._fit, fit_detector, settings, model, title, folder if tokenizer else None)
-        yield self._fit_stage(f"detector {name}", fit, model, to_learn, detector)
+        fit = partial(self._fit, fit_detector, settings, model, title, folder if tokenizer else None, name)
+        to_learn += [self._events("prior")] if name in self.priors else []
+        yield self._fit_stage(f"detector {name}", fit, model, to_learn, detector, left_out=self.priors.get(name))
         make, outputs, inputs = partial(self._test, name), [scores, explained_path(scores)], [model, *tests]
         yield self._stage(f"scores {name}", make, outputs, inputs, explained, scores=tests)
         make, outputs, inputs = partial(self._calibrate, name), [self._held_out(name), calibration], [model, validation]
@@ -182,9 +189,6 @@ class StudyRun:
         inputs = [*scores, *map(explained_path, scores), *figures.values(), *models, *map(self._result, names)]
         yield self._stage("report", make, [report], inputs, settings | {"title": title})
 
-    def _write_signal(self, out: Path, among: Sequence[Path]) -> None:
-        write_signal(self.files, out, among, self._read("train"), self.reporter)
-
     def _fit(
         self,
         fit: Callable[..., Tokenizer | Detector],
@@ -192,9 +196,12 @@ class StudyRun:
         folder: Path,
         title: str,
         tokenizer: Path | None = None,
+        name: str = "",
     ) -> None:
         """Fit a tokenizer or a detector and save it."""
-        fitted = {"tokenizer": load_tokenizer(tokenizer)} if tokenizer else {}
+        fitted: dict[str, Any] = {"tokenizer": load_tokenizer(tokenizer)} if tokenizer else {}
+        if name in self.priors:
+            fitted["prior"] = without_families(self._read("prior"), self.priors[name])
         more = {"run_folder": run_folder_of(folder), "watch": self.reporter.training, "title": title}
         made = fit(settings, self._read("train"), self._read("validation"), **more, **fitted)
         made.save(folder)
@@ -282,7 +289,8 @@ class StudyRun:
     @cached_property
     def _evaluation(self) -> Evaluation:
         """Evaluation of the test events; made once for results and report."""
-        return evaluate({name: self._run(name).scores for name in self.detectors})
+        evaluation = evaluate({name: self._run(name).scores for name in self.detectors})
+        return replace(evaluation, notes=(*evaluation.notes, *prior_notes(self.priors)))
 
     def _run(self, name: str) -> Run:
         """Scores of test events, or of data; read once for all stages."""

@@ -32,6 +32,7 @@ def fit(
     train: EventSet,
     validation: EventSet,
     *,
+    prior: EventSet | None = None,
     changes: Mapping[str, Any] | None = None,
     seed: int = 0,
     device: str = "auto",
@@ -45,6 +46,8 @@ def fit(
         Name of a preset, path of a TOML file, or the tables of one: ``{"detector": {"kind": "contrast"}}``.
     train, validation
         Background events; signal is refused.
+    prior
+        Simulated theories, which make the default semi-supervised; a process ``stop: stop_600`` is of the family stop.
     changes
         Settings that differ, such as ``{"training": {"max_epochs": 5}}``.
     seed, device
@@ -52,13 +55,14 @@ def fit(
     run_folder
         Folder for logs and checkpoints; an interrupted training continues there.
     """
-    for name, events in (("train", train), ("validation", validation)):
+    for name, events in (("train", train), ("validation", validation), *([] if prior is None else [("prior", prior)])):
         if not isinstance(events, EventSet):
             raise UsageError(
                 f"{name} is of type {type(events).__name__}; expected an EventSet; read files with unmask.read_events"
             )
     chosen = load_settings(settings, changes, seed=seed, device=device)
-    return fit_detector(chosen, train, validation, run_folder=None if run_folder is None else Path(run_folder))
+    folder = None if run_folder is None else Path(run_folder)
+    return fit_detector(chosen, train, validation, prior=prior, run_folder=folder)
 
 
 def fit_detector(
@@ -67,6 +71,7 @@ def fit_detector(
     validation: EventSet,
     *,
     tokenizer: Tokenizer | None = None,
+    prior: EventSet | None = None,
     run_folder: Path | None = None,
     watch: Watch = unwatched,
     title: str = "detector",
@@ -78,7 +83,7 @@ def fit_detector(
         tokenizer = fit_tokenizer(settings, train, validation, run_folder=inner, watch=watch)
         detector = settings.new_detector(tokenizer)
     with watch(title, detector.max_epochs) as reporter:
-        return detector.fit(train, validation, run_folder=run_folder, reporter=reporter)
+        return detector.fit(train, validation, prior=prior, run_folder=run_folder, reporter=reporter)
 
 
 def fit_tokenizer(
