@@ -32,13 +32,11 @@ class NotConvergedError(UnmaskError, RuntimeError):
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """Results of pyhf for a signal.
+class Asymptotic:
+    """Significances and limits by asymptotic formulae.
 
     Attributes
     ----------
-    strength, strength_error
-        Best-fit strength with its error; None without data.
     p_value, z
         Of background alone against the signal; None without data.
     expected_z
@@ -47,8 +45,6 @@ class Fitted:
         Upper limits by CLs; the expected ones at -2 to 2 standard deviations.
     """
 
-    strength: float | None
-    strength_error: float | None
     p_value: float | None
     z: float | None
     expected_z: float
@@ -119,7 +115,7 @@ def _constraints(name: str, i: int, total: FloatArray, error: FloatArray, yields
         yield {"name": variation, "type": "normsys", "data": {"hi": float(up[i]), "lo": float(down[i])}}
 
 
-class _Fits:
+class Fits:
     """Fits of a workspace by pyhf, with Minuit or, where that does not converge, SciPy; none is done twice."""
 
     def __init__(self, spec: dict[str, Json]) -> None:
@@ -228,16 +224,14 @@ class _Fits:
         return (float(found[0]), float(found[1])) if np.ndim(found) else (float(found), None)
 
 
-def fit_asymptotic(spec: dict[str, Json], guesses: Sequence[float], *, has_data: bool, least: float = 0.0) -> Fitted:
-    """Fit a workspace, and find significances and limits by asymptotic formulae.
+def fit_asymptotic(fits: Fits, guesses: Sequence[float], *, has_data: bool) -> Asymptotic:
+    """Find significances and limits by asymptotic formulae.
 
-    ``guesses`` are limits near the observed one and the expected ones at -2 to 2 standard deviations; ``least`` is the
-    lower bound of the best-fit strength.
+    ``guesses`` are limits near the observed one and the expected ones at -2 to 2 standard deviations.
     """
-    fits = _Fits(spec)
     expected = [fits.limit(band, guess) for band, guess in zip(BANDS, guesses[1:], strict=True)]
     expected_z = fits.distance("signal", 0.0)
     if not has_data:
-        return Fitted(None, None, None, None, expected_z, None, expected)
+        return Asymptotic(None, None, expected_z, None, expected)
     z = fits.distance("data", 0.0)
-    return Fitted(*fits.best(least), float(ndtr(-z)), z, expected_z, fits.limit(None, guesses[0]), expected)
+    return Asymptotic(float(ndtr(-z)), z, expected_z, fits.limit(None, guesses[0]), expected)

@@ -89,13 +89,18 @@ class SignalResult:
     ----------
     region_z
         Median significance in each signal region alone, if the signal is there.
-    expected_z, strength, strength_error
+    method
+        Of limits and p-value: asymptotic, or toys.
+    expected_z
         Of all regions together, by asymptotic formulae; None where these do not hold.
+    strength, strength_error
+        Best fit; None without data.
     """
 
     name: str
     yields: Yields
     workspace: dict[str, Json]
+    method: str
     limit: Limit
     p_value: float | None
     z: float | None
@@ -156,7 +161,7 @@ class Search:
         limits = {}
         for name, found in self.signals.items():
             limits[name] = found.limit.to_json() | {
-                "method": self.method,
+                "method": found.method,
                 "p_value": found.p_value,
                 "z": found.z,
                 "expected_z": found.expected_z,

@@ -16,7 +16,7 @@ from unmask.scores.intervals import n_effective
 from unmask.scores.score_table import Scores, concatenate_scores
 from unmask.searches.counting import CountedBackground, events_limit, expected_events_limits, z_value
 from unmask.searches.estimate import Background, Variation, Yields, yields_of
-from unmask.searches.model import NotConvergedError, fit_asymptotic, is_asymptotic, workspace
+from unmask.searches.model import Fits, NotConvergedError, fit_asymptotic, is_asymptotic, workspace
 from unmask.searches.regions import Regions
 from unmask.searches.result import Limit, RegionResult, Search, SignalResult
 from unmask.searches.spectrum import spectrum
@@ -308,24 +308,27 @@ def _signal(
     if toys.observed is not None and np.isfinite(toys.observed):
         bound = max(bound, 5 * toys.observed)
     spec: dict[str, Json] = workspace(regions.names, background, template, observed, bound=bound)
-    expected_z = [
+    region_z = [
         float(z_value(CountedBackground(n, tau).p_values(n / tau + signal)))
         for n, tau, signal in zip(*_columns(background), template.total[2:], strict=True)
     ]
-    fitted = None
-    if method == "asymptotic":
-        start = toys.expected[2] if toys.observed is None else toys.observed
-        try:
-            has_data, least = observed is not None, -0.9 * _largest_loss(background, template)
-            fitted = fit_asymptotic(spec, [start, *toys.expected], has_data=has_data, least=least)
-        except NotConvergedError as error:
-            notes.append(f"{name}: its fit does not converge ({error}); its limits are from toys")
-    if fitted is None:
-        z = None if toys.p_value is None else float(z_value(toys.p_value))
-        return SignalResult(name, template, spec, Limit(toys.observed, toys.expected), toys.p_value, z, expected_z)
-    limit = Limit(fitted.limit, fitted.expected_limits)
-    more = (fitted.expected_z, fitted.strength, fitted.strength_error)
-    return SignalResult(name, template, spec, limit, fitted.p_value, fitted.z, expected_z, *more)
+    fits, found = Fits(spec), None
+    strength: tuple[float | None, float | None] = (None, None)
+    limit, p_value, has_data = Limit(toys.observed, toys.expected), toys.p_value, observed is not None
+    try:
+        if has_data:
+            strength = fits.best(-0.9 * _largest_loss(background, template))
+        if method == "asymptotic":
+            start = toys.expected[2] if toys.observed is None else toys.observed
+            found = fit_asymptotic(fits, [start, *toys.expected], has_data=has_data)
+    except NotConvergedError as error:
+        notes.append(f"{name}: its fit does not converge ({error}); its limits are from toys")
+        method = "toys"
+    if found:
+        limit, p_value = Limit(found.limit, found.expected_limits), found.p_value
+    z = None if p_value is None else float(z_value(p_value))
+    expected_z = found.expected_z if found else None
+    return SignalResult(name, template, spec, method, limit, p_value, z, region_z, expected_z, *strength)
 
 
 def _largest_loss(background: Background, template: Yields) -> float:
