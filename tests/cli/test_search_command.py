@@ -1,8 +1,10 @@
 """`unmask search`: from event files to a result, and messages for what cannot be searched."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.cli.running import failing, running
@@ -40,6 +42,12 @@ def test_a_search_of_files(files: Path, tmp_path: Path) -> None:
     assert code == 3
     assert "data have weights (1 to 13.3467)" in message
     assert json.loads((out / "search.json").read_text()) == result
+    counted = load_sample("gluino").with_label(-1)[2::9]
+    write_events(data, replace(counted, weight=np.ones(len(counted))))
+    _, notes = running(*command[:4], "--out", out, "--data", data, "--edges", "0.6,0.1", "--overwrite")
+    assert "the regions are others than those of the search that this one replaces" in notes
+    assert json.loads((out / "search.json").read_text())["regions"][0]["p_above"] == 0.6
+    assert (out / "events.parquet").is_file()
 
 
 @pytest.mark.parametrize(

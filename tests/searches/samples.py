@@ -26,4 +26,5 @@ def data(n: int, seed: int = 2, n_signal: int = 0, signal_from: float = 4) -> Sc
     """Data: a Poisson number of background events about ``n``, and signal events."""
     rng = np.random.default_rng(seed)
     score = np.concatenate([rng.exponential(size=rng.poisson(n)), signal_from + rng.exponential(size=n_signal)])
-    return toy_scores(score, np.full(len(score), -1), file_names=Names.constant("data.csv", len(score)))
+    run = {"run": np.full(len(score), 315257)}
+    return toy_scores(score, np.full(len(score), -1), file_names=Names.constant("data.csv", len(score)), further=run)

@@ -15,8 +15,10 @@ from tests.searches.samples import background, data, signal
 from unmask import search, write_report
 from unmask.errors import BadDataError, UsageError
 from unmask.report.search_figures import search_figures
+from unmask.scores.flagged import FLAGGED_TABLE
 from unmask.scores.score_table import concatenate_scores
 from unmask.searches.result import Search
+from unmask.tables import open_table
 
 pyhf = pytest.importorskip("pyhf")
 EDGES = (0.2, 0.01)
@@ -110,6 +112,11 @@ def test_results_are_files(found: Search, tmp_path: Path) -> None:
     written = json.loads((tmp_path / "search.json").read_text())
     assert {"name", "observed", "expected", "expected_error", "p_value", "z"} <= written["regions"][2].keys()
     assert written["global_p_value"] == found.global_p_value
+    with open_table(tmp_path / "events.parquet", FLAGGED_TABLE) as (table, _):
+        events = table.read()
+    assert len(events) == found.regions[2].observed
+    assert max(events["p_value"].to_pylist()) <= 0.01
+    assert (tmp_path / "events.run-event.txt").read_text().count("\n") == len(events)
     limit = written["regions"][2]["limit"]
     assert limit["visible_cross_section_fb"]["observed"] == pytest.approx(limit["observed"] / 139)
     assert written["limits"]["sig"]["observed"] == found.signals["sig"].limit.observed

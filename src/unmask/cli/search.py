@@ -84,6 +84,7 @@ def search(
     check_output(
         out, ["search"], [resolve(model), *background, *(data or []), *(signal or []), *varied], overwrite=overwrite
     )
+    before = _regions(out / "search.json")
     with atomic_path(out) as scratch:
         scratch.mkdir()
 
@@ -118,6 +119,8 @@ def search(
                 seed=seed,
                 progress=progress,
             )
+        if before and before != [[one.name, one.score_from] for one in result.regions]:
+            result.notes.append("the regions are others than those of the search that this one replaces")
         result.write(scratch, model=scoring.digest, inputs=[str(path) for path in (*background, *(data or []))])
         figures = search_figures(result.to_json())
         write_drawings(scratch / "figures", figures, FORMATS)
@@ -137,6 +140,13 @@ def search(
     for table in [tables[0].only(_SHOWN), *(table.only(table.columns[:-1]) for table in tables[1:])]:
         show(table.terminal() + "\n")
     show(f"Results: {out}")
+
+
+def _regions(path: Path) -> list[list[object]] | None:
+    """Names and first scores of the regions of an earlier search, such as a blind one."""
+    from json import loads
+
+    return [[one["name"], one["score_from"]] for one in loads(path.read_text())["regions"]] if path.exists() else None
 
 
 def _labeled(scores: Scores, label: int, other: int) -> Scores:

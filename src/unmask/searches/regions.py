@@ -10,8 +10,10 @@ import numpy.typing as npt
 
 from unmask.artifacts import Json
 from unmask.errors import BadDataError, UsageError
-from unmask.scores.intervals import MIN_BACKGROUND_EVENTS, check_finite, n_effective
-from unmask.scores.p_values import Survival
+from unmask.scores.calibration import Calibration, ScoredBy
+from unmask.scores.flagged import Flagged
+from unmask.scores.intervals import MIN_BACKGROUND_EVENTS, Estimate, check_finite, n_effective
+from unmask.scores.p_values import BackgroundTail, Survival
 from unmask.scores.score_table import Scores
 
 #: Edges in the p-value, from the control region down; the first that enough background supports is the default.
@@ -82,6 +84,16 @@ class Regions:
         """The region (n_events,) of each event, from 0 for control."""
         check_finite(scores.score)
         return np.searchsorted(self.thresholds, scores.score, side="right")
+
+    def flag(self, data: Scores, calibrating: Scores) -> Flagged:
+        """Find the events of the signal regions, with p-values and what is unusual in them."""
+        low, high = self.survival.intervals(np.array([self.thresholds[1]]))
+        efficiency = Estimate(self.edges[1], float(low[0]), float(high[0]))
+        tails = {name: BackgroundTail.of(values) for name, values in calibrating.observables.items()}
+        known = np.sort(calibrating.event_key)
+        return Calibration(self.survival, self.thresholds[1], self.edges[1], efficiency, ScoredBy(), known, tails).flag(
+            data
+        )
 
     def to_json(self, i: int) -> dict[str, Json]:
         """Limits of region ``i`` in p-value and score; None where there is none."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from unmask.artifacts import Json, atomic_path, provenance
 from unmask.evaluation.table import Cell, Row, Table
+from unmask.scores.flagged import Flagged
 from unmask.scores.intervals import Estimate
 from unmask.searches.estimate import Background, Yields
 from unmask.searches.hepdata import write_hepdata
@@ -112,7 +113,10 @@ class SignalResult:
 
 @dataclass(frozen=True)
 class Search:
-    """Regions, significances and limits of a search; ``regions`` begin with control and validation."""
+    """Regions, significances and limits of a search; ``regions`` begin with control and validation.
+
+    ``flagged`` are the data events in the signal regions; None where these were not looked at.
+    """
 
     regions: list[RegionResult]
     background: Background
@@ -125,6 +129,7 @@ class Search:
     injected: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     spectrum: dict[str, Json] = field(default_factory=dict)
+    flagged: Flagged | None = None
 
     def __repr__(self) -> str:
         return f"Search({self.summary()})"
@@ -185,7 +190,7 @@ class Search:
         }
 
     def write(self, folder: str | Path, **made_by: Json) -> None:
-        """Write ``search.json``, tables, HEPData records and the workspaces of the signals to a folder."""
+        """Write ``search.json``, tables, HEPData records, workspaces, and events to pick to a folder."""
         folder = Path(folder)
         texts = {
             "search.json": json.dumps(self.to_json() | {"provenance": provenance(**made_by)}, indent=1) + "\n",
@@ -194,6 +199,8 @@ class Search:
         }
         for name, found in self.signals.items():
             texts[f"workspace-{name}.json"] = json.dumps(found.workspace, indent=1) + "\n"
+        if self.flagged:
+            self.flagged.write(folder / "events.parquet", metadata=provenance(**made_by))
         with atomic_path(folder / "hepdata") as path:
             write_hepdata(self.to_json(), path)
         for name, text in texts.items():

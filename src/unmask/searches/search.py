@@ -125,7 +125,9 @@ def search(
         data = concatenate_scores([data, *(_drawn(signals[name], mu, rng) for name, mu in plan.inject.items())])
     result = _measured(plan, regions, simulation, templates, data, notes, is_pseudo, progress)
     scale = result.background.yields.total.sum() / background.weight.sum()
-    return replace(result, spectrum=spectrum(regions, background, scale, signals, data, blind=blind))
+    flagged = None if data is None or blind else regions.flag(data, calibrating)
+    shown = spectrum(regions, background, scale, signals, data, blind=blind)
+    return replace(result, spectrum=shown, flagged=flagged)
 
 
 def _check(plan: Plan, signals: Mapping[str, Scores]) -> None:
