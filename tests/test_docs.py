@@ -37,6 +37,7 @@ MAX_WORDS = 1500
 _TORCHRUN = "torchrun --standalone --nproc-per-node 4 -m unmask train background.parquet"
 #: Blocks of commands that are parsed but not run, by their first command, with the reason.
 NOT_RUN = {
+    "unmask search sample:gluino-model --background sample:gluino \\": "tests/cli/test_search_command.py",
     "pip install '.[dask]'": "needs a cluster; tests/workflow/test_dask.py starts one",
     "unmask study run --background bkg.csv --signal sig.csv --out my-study": "the study of README on other files",
     "unmask data split sample:gluino --out events --seed 1": "tests/test_examples.py runs the examples",
@@ -198,8 +199,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_events(folder / "data.parquet", [background[::4], signal])
     write_csv(folder / "background.csv", [background])
     write_csv(folder / "background.csv.gz", [background])
-    for name, events in {"bkg": background, "sig": signal, "data": signal[:50]}.items():
+    data = EventSet.concatenate([background[::4], signal[:10]])
+    for name, events in {"bkg": background, "sig": signal, "data": data}.items():
         write_delphes(folder / f"{name}.root", events)
+    for name in ("up", "down"):
+        (folder / f"{name}.root").symlink_to(folder / "bkg.root")
     running("data", "split", folder / "background.parquet", "--out", folder / "events", "--seed", "1")
     for part in ("train", "validation", "test"):
         (folder / f"{part}.parquet").symlink_to(folder / "events" / f"{part}.parquet")
