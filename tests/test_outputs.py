@@ -11,11 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.running import failing, running
-from unmask import EventSet, write_events
+from unmask import ContrastDetector, EventSet, write_events
 from unmask.artifacts import Artifact, save_artifact
+from unmask.detectors.untrained import UntrainedDetector
 from unmask.errors import UsageError
+from unmask.fitted import KINDS
 from unmask.outputs import check_output
 from unmask.scores.score_table import Scores, write_scores
+from unmask.workflow.fit import can_go_on
 
 
 def test_existing_outputs_are_replaced_only_if_asked_and_alike(
@@ -51,6 +54,22 @@ def test_existing_outputs_are_replaced_only_if_asked_and_alike(
     (calibration / "notes.txt").write_text("mine\n")
     with pytest.raises(UsageError, match="or holds more"):
         check_output(calibration, ["calibration"], overwrite=True)
+
+
+def test_only_a_training_of_the_same_kind_goes_on_unasked(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    (tmp_path / "model.run").mkdir()
+    for kind, new, expected in (
+        ("contrast", ContrastDetector(), True),
+        ("ddd", ContrastDetector(), False),
+        ("untrained", UntrainedDetector(), False),  # leaves no run of its own
+        ("lookup-table", ContrastDetector(), False),
+    ):
+        save_artifact(model, Artifact(kind, {}), replaces=KINDS)
+        assert can_go_on(model, new) == expected
+    (tmp_path / "model.run").rmdir()
+    save_artifact(model, Artifact("contrast", {}), replaces=KINDS)
+    assert not can_go_on(model, ContrastDetector())
 
 
 def test_commands_check_their_output_before_any_work(tmp_path: Path, make_events: Callable[..., EventSet]) -> None:

@@ -121,14 +121,14 @@ def test_bad_samples_are_named(tmp_path: Path) -> None:
     path = nanoaod(tmp_path / "ttbar_1.root", [10.0])
     toml = tmp_path / "samples.toml"
     for text, message in (
-        ("lumi = ", "samples.toml: not TOML"),
         ("lumi = 3", "samples.toml: no samples; expected [[sample]]"),
-        ('[[samples]]\nfiles = "*"', "unknown 'samples'; did you mean 'sample'?"),
-        ('[[sample]]\nfiles = "*"\nxsec_pb = 3', "sample 1: unknown 'xsec_pb'; did you mean 'xsec'?"),
-        ("[[sample]]\nxsec = 3", "sample 1: files is ''; expected a text, a pattern"),
-        ('[[sample]]\nfiles = "*"\nxsec = "3"', "sample 1: xsec is '3'; expected a positive number"),
-        ('[[sample]]\nfiles = "*"\nxsec = -3', "sample 1: xsec is -3; expected a positive number"),
-        ('[[sample]]\nfiles = "*"\nlabel = "bkg"', "label is 'bkg'; expected background, signal or unknown"),
+        ('[[samples]]\nfiles = "*"', "no samples; expected [[sample]]"),
+        ("lumu = 3\n[[sample]]", "lumu: unknown setting; did you mean 'lumi'?"),
+        ('[[sample]]\nfiles = "*"\nxsec_pb = 3', "sample 1: xsec_pb: unknown setting; did you mean 'xsec'?"),
+        ("[[sample]]\nfiles = 3", "sample 1: files is 3; expected text"),
+        ('[[sample]]\nfiles = "*"\nxsec = "3"', "sample 1: xsec is '3'; expected a number or nothing"),
+        ('[[sample]]\nfiles = "*"\nxsec = -3', "sample 1: xsec is -3; expected more than 0 or nothing"),
+        ('[[sample]]\nfiles = "*"\nlabel = "bkg"', "label is 'bkg'; expected background, signal,"),
         ('[[sample]]\nfiles = "ttZ_*.root"', "ttbar_1.root matches none of the samples"),
         ('[[sample]]\nfiles = "*"\n[[sample]]\nfiles = "t*"', "ttbar_1.root matches '*' and 't*'"),
     ):
@@ -136,11 +136,13 @@ def test_bad_samples_are_named(tmp_path: Path) -> None:
         result = unmask("data", "convert", path, "--samples", toml, "-o", tmp_path / "no.parquet")
         assert (result.returncode, message in result.stderr) == (2, True), result.stderr
     for options, message in (
-        (("--xsec", "0"), "--xsec is 0.0; expected a positive number"),
+        (("--xsec", "0"), "xsec is 0.0; expected more than 0"),
         (("--lumi", "3"), "--lumi goes with one of them"),
         (("--xsec", "3", "--samples", toml), "several samples need --samples"),
-        (("--samples", tmp_path / "none.toml"), "none.toml"),
+        (("--samples", tmp_path / "none.toml"), "none.toml: no such file"),
+        (("--samples", tmp_path / "bad.toml"), "bad.toml: is not TOML: Invalid value"),
     ):
+        (tmp_path / "bad.toml").write_text("lumi = ")
         result = unmask("data", "convert", path, *options, "-o", tmp_path / "no.parquet")
         assert (result.returncode != 0, message in result.stderr) == (True, True), result.stderr
     assert not (tmp_path / "no.parquet").exists()

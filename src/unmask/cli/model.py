@@ -47,7 +47,7 @@ def train(
     from unmask.outputs import check_output
     from unmask.tokenizers import load_tokenizer
     from unmask.training.distributed import wait_for_all
-    from unmask.workflow.fit import few_events, fit_detector, run_folder_of
+    from unmask.workflow.fit import can_go_on, few_events, fit_detector, run_folder_of
     from unmask.workflow.settings import load_settings
 
     changes = options.parse_settings(settings)
@@ -58,9 +58,9 @@ def train(
         raise UsageError(f"the detector of {chosen.name} has no tokenizer; choose a preset that has one: unmask list")
     fitted = load_tokenizer(tokenizer) if tokenizer else None
     detector = chosen.new_detector(fitted)  # mistakes in settings are found before events are read
-    folder = run_folder_of(out)  # where it is, the same command again ends with the same model
+    folder = run_folder_of(out)
     inputs = [*sources.files, *(validation or []), *([tokenizer] if tokenizer else [])]
-    check_output(out, DETECTORS, inputs, overwrite=overwrite or folder.exists())
+    check_output(out, DETECTORS, inputs, overwrite=overwrite or can_go_on(out, detector))
     events, held_out = options.read_training_events(sources, validation, seed, keep_duplicates)
     for text in few_events(detector, events):
         note(text)

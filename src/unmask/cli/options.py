@@ -114,21 +114,19 @@ def sources_of(
     """Make the sources of a command; the signature holds the options that `reads_events` adds."""
     from unmask.io.golden_json import read_golden_json
     from unmask.io.source import ReadOptions
-    from unmask.workflow.samples import Sample, Samples, positive, read_samples
+    from unmask.workflow.samples import Sample, Samples, read_samples
     from unmask.workflow.sources import Sources, find_files
 
     roles: dict[Label, list[Path] | None] = {"background": background, "signal": signal, "unknown": data}
     labels = {file.absolute(): LABELS[role] for role, some in roles.items() for file in find_files(some or [])}
     if bool(label) + bool(signal_process) + bool(labels) > 1:
         raise UsageError("--label, --signal-process and --background, --signal, --data all label; give one of them")
-    for name, value in {"--xsec": xsec, "--lumi": lumi}.items():
-        if value is not None:
-            positive(name, value)
-    if (xsec and (samples or labels)) or (lumi and not (xsec or samples)):
+    has_xsec, has_lumi = xsec is not None, lumi is not None
+    if (has_xsec and (samples or labels)) or (has_lumi and not (has_xsec or samples)):
         raise UsageError("--xsec is of FILE... alone; several samples need --samples. --lumi goes with one of them")
     known = read_samples(samples, lumi) if samples else Samples()
-    if xsec:
-        known = Samples((Sample(xsec=xsec),), lumi or 1.0)
+    if has_xsec:
+        known = Samples((Sample(xsec=xsec),), 1.0 if lumi is None else lumi)
     given = [*(files or []), *(background or []), *(signal or []), *(data or [])]
     for text in select or []:
         if not re.fullmatch(r"[\w-]+(\.\w+){1,2}=.*", text):

@@ -42,13 +42,14 @@ def fit(
     from unmask.cli.progress import TrainingLine
     from unmask.fitted import TOKENIZERS
     from unmask.outputs import check_output
-    from unmask.workflow.fit import fit_tokenizer, run_folder_of
+    from unmask.workflow.fit import can_go_on, fit_tokenizer, run_folder_of
     from unmask.workflow.settings import load_settings
 
     chosen = load_settings(preset, {"tokenizer": options.parse_settings(settings)}, seed=seed, device=device)
-    chosen.new_tokenizer()  # mistakes in settings are found before events are read
+    new = chosen.new_tokenizer()  # mistakes in settings are found before events are read
     folder = run_folder_of(out)
-    check_output(out, TOKENIZERS, [*sources.files, *(validation or [])], overwrite=overwrite or folder.exists())
+    inputs = [*sources.files, *(validation or [])]
+    check_output(out, TOKENIZERS, inputs, overwrite=overwrite or can_go_on(out, new))
     events = options.read_training_events(sources, validation, seed)
     with making(out) if IS_FIRST_PROCESS else nullcontext():
         tokenizer = fit_tokenizer(chosen, *events, run_folder=folder, watch=TrainingLine)

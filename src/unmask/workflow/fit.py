@@ -14,6 +14,7 @@ from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import KnownEvents, TrainingFingerprints, is_leak, repeated_text
 from unmask.events.splits import TEST, TRAIN, VALIDATION, Splitter
 from unmask.io.sample import resolve
+from unmask.outputs import kind_of
 from unmask.tokenizers import Tokenizer
 from unmask.workflow.settings import Settings, load_settings
 from unmask.workflow.sources import Bar, Sources, no_bar
@@ -147,6 +148,11 @@ def few_events(fitted_one: fitted.Fitted, train: EventSet) -> list[str]:
 def run_folder_of(folder: Path) -> Path:
     """Folder for the log and the checkpoints of what is saved in ``folder``."""
     return folder.with_name(folder.name + ".run")
+
+
+def can_go_on(folder: Path, new: Tokenizer | Detector) -> bool:
+    """Whether the training of what is saved in a folder goes on there: one of other settings or data is refused."""
+    return run_folder_of(folder).exists() and new.max_epochs > 0 and kind_of(folder) == new.kind
 
 
 def load(folder: str | Path) -> Detector | Tokenizer:

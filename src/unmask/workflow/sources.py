@@ -92,13 +92,14 @@ class Sources:
         self.may_be_empty = False
         self.samples, self.labels = samples or Samples(), dict(labels or {})
         self.n_negative, self.n_read = 0, 0
-        #: Options of the files of samples, and how their weights were normalized.
-        self._options: dict[Path, ReadOptions] = {}
+        #: Options by absolute path of files that are of a sample, and how their weights are normalized.
+        self.options_of: dict[Path, ReadOptions] = {}
         self._normalized: list[str] = []
 
     def with_files(self, files: Iterable[str | Path], signal_process: Sequence[str] = ()) -> Sources:
         """Make sources of other files, read the same way."""
-        return Sources(files, self.kind, self.options, signal_process, skip_bad=self.bad.skip, samples=self.samples)
+        skip, samples, labels = self.bad.skip, self.samples, self.labels
+        return Sources(files, self.kind, self.options, signal_process, skip_bad=skip, samples=samples, labels=labels)
 
     def stream(self, files: Sequence[Path] | None = None, bar: Bar = no_bar) -> Iterator[EventSet]:
         """Yield all events of all files (or of other ``files``, read the same way); see :meth:`by_file`."""
@@ -127,7 +128,7 @@ class Sources:
         """Find the options of files that are of a sample; the weights of all its files add up to its cross section."""
         by_sample: dict[Sample, list[Path]] = {}
         for file in files if self.samples.samples else ():
-            if file.absolute() not in self._options:
+            if file.absolute() not in self.options_of:
                 by_sample.setdefault(self.samples.of(file), []).append(file)
         for sample, some in by_sample.items():
             options = replace(self.options, **sample.changes())
@@ -151,15 +152,11 @@ class Sources:
                     f"{scale:.4g}, for {sample.xsec:g} pb{f' x {sample.k_factor:g}' if sample.k_factor != 1 else ''}, "
                     f"{self.samples.lumi:g}/fb and a sum of {total:.6g} ({', '.join(used)})"
                 )
-            self._options |= {file.absolute(): options for file in some}
-
-    def options_of_files(self) -> dict[Path, ReadOptions]:
-        """Options by absolute path, of the files that are of a sample."""
-        return dict(self._options)
+            self.options_of |= {file.absolute(): options for file in some}
 
     def _stream_piece(self, piece: Piece, bar: Bar = no_bar) -> Iterator[EventSet]:
         file, name, entries = piece
-        options = replace(self._options.get(file.absolute(), self.options), entries=entries)
+        options = replace(self.options_of.get(file.absolute(), self.options), entries=entries)
         record = FileRecord(file)
         if entries is None:  # of a part, a selection may well leave nothing
             self.records[file] = record
@@ -250,17 +247,8 @@ class Part(Sources):
 
     def __init__(self, whole: Sources, pieces: Sequence[Piece]) -> None:
         self.pieces = [(file.absolute(), name, entries) for file, name, entries in pieces]
-        files = [file for file, *_ in self.pieces]
-        super().__init__(
-            files,
-            whole.kind,
-            whole.options,
-            whole.signal_process,
-            skip_bad=whole.bad.skip,
-            samples=whole.samples,
-            labels=whole.labels,
-        )
-        self._options = whole.options_of_files()
+        vars(self).update(vars(whole.with_files([file for file, *_ in self.pieces], whole.signal_process)))
+        self.options_of = whole.options_of
 
     def stream(self, files: Sequence[Path] | None = None, bar: Bar = no_bar) -> Iterator[EventSet]:
         """Yield the events; first none, so that a part without any can be written too."""
