@@ -182,6 +182,12 @@ def sha256_of_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def stamp(path: Path) -> list[int]:
+    """Numbers that are others after any write to a file, without reading it."""
+    known = path.stat()
+    return [known.st_size, known.st_mtime_ns, known.st_ctime_ns, known.st_ino]
+
+
 def provenance(**facts: Json) -> dict[str, Json]:
     """When, with what and by which command something was made, and any further ``facts``."""
     program = Path(sys.argv[0]).name.replace("__main__.py", "unmask")  # as python -m unmask

@@ -186,8 +186,13 @@ class Fitted(ABC):
         """
         self.check()
         given = {"train": train} | ({} if validation is None else {"validation": validation})
-        for events in given.values():
+        for name, events in given.items():
             check_background(events)
+            if len(events) and not events.n_objects.any():
+                raise UsageError(
+                    f"none of the {len(events):,} events of {name} holds an object; expected jets, leptons or photons: "
+                    "check the columns of the file and the selection"
+                )
         self.schema_ = EventSchema.of(*given.values())
         options: dict[str, Any] = {"run_folder": run_folder, "reporter": reporter}
         if prior is not None:

@@ -246,7 +246,11 @@ def _detect_text_kind(path: Path) -> FileFormat:
         raise source.error("the file is empty")
     if b"\0" in head:
         accepted = ", ".join(FILE_FORMATS)
-        raise source.error(f"not a file of a known kind: it begins with {head[:8]!r}; accepted: {accepted}")
+        line = head[: head.index(b"\0")].count(b"\n") + 1
+        raise source.error(
+            f"not a file of a known kind: it begins with {head[:8]!r} and has a NUL byte in line {line}, so that it is "
+            f"no text; accepted: {accepted}"
+        )
     first_line = next((line for line in head.splitlines() if line.strip()), b"")
     # A Dark Machines object is a comma-separated group between semicolons; the fixed layout has one separator.
     has_both = b";" in first_line and b"," in first_line

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import unmask
-from unmask.artifacts import Json, atomic_path, lock, sha256_of_file
-from unmask.errors import UnmaskError
+from unmask.artifacts import Json, atomic_path, lock, sha256_of_file, stamp
+from unmask.errors import BadDataError, UnmaskError
 from unmask.fitted import Reporter
 from unmask.workflow.fit import unwatched
 from unmask.workflow.sources import no_bar
@@ -82,7 +82,7 @@ class Ledger:
 
     def __init__(self, root: Path) -> None:
         self.root, self.folder = root, root / RECORDS
-        # file -> size, time of its last change, SHA-256: files that look the same need not be read again
+        # file -> its stamp and SHA-256: files that look the same need not be read again
         self._hashes: dict[str, list[Json]] = _read_json(self.folder / _HASHES) or {}
 
     def digest(self, path: Path) -> str | None:
@@ -93,11 +93,10 @@ class Ledger:
             return hashlib.sha256(json.dumps(content).encode()).hexdigest()
         if not path.is_file():
             return None
-        name, stat = str(path.resolve()), path.stat()
-        seen = [stat.st_size, stat.st_mtime_ns]
-        if self._hashes.get(name, [])[:2] != seen:
+        name, seen = str(path.resolve()), stamp(path)
+        if self._hashes.get(name, [])[:-1] != seen:
             self._hashes[name] = [*seen, sha256_of_file(path)]
-        return str(self._hashes[name][2])
+        return str(self._hashes[name][-1])
 
     def key(self, stage: Stage) -> str:
         """Hash all that a stage's outputs depend on."""
@@ -134,6 +133,9 @@ class Ledger:
             shutil.rmtree(stage.run_folder, ignore_errors=True)
             _write_json(stage.run_folder / _RUN_KEY, {"key": key})
         yield
+        for path, (_, digest) in zip(stage.reads, stage.settings.get("files", ()), strict=False):
+            if self.digest(path) != digest:
+                raise BadDataError("changed while the study ran; run it again when nothing writes to it", path=path)
         record = {
             "stage": stage.name,
             "key": key,
@@ -231,7 +233,7 @@ def _check_still_done(stages: Sequence[Stage], ledger: Ledger) -> None:
 def _read_json(path: Path) -> dict[str, Json] | None:
     try:
         content = json.loads(path.read_text())
-    except (FileNotFoundError, ValueError):  # what cannot be read is made again
+    except (FileNotFoundError, ValueError, RecursionError):  # what cannot be read is made again
         return None
     return content if isinstance(content, dict) else None
 

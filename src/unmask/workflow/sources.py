@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from unmask.artifacts import Json, sha256_of_file
+from unmask.artifacts import Json, sha256_of_file, stamp
 from unmask.errors import BadDataError, UsageError, nearest
 from unmask.events.checks import BadEvents
 from unmask.events.event_set import LABEL_NAMES, EventSet
 from unmask.io import FileFormat
-from unmask.io.read import check_distinct, count_entries, detect_kind, stream_events, sum_of_weights
+from unmask.io.read import check_distinct, check_is_file, count_entries, detect_kind, stream_events, sum_of_weights
 from unmask.io.record import FileRecord
 from unmask.io.sample import resolve
 from unmask.io.source import ReadOptions
@@ -90,6 +90,8 @@ class Sources:
         self.n_cut, self.max_objects = 0, 0
         self.records: dict[Path, FileRecord] = {}
         self.may_be_empty = False
+        #: Files as they were when they were hashed or first read.
+        self._stamps: dict[Path, list[int]] = {}
         self.samples, self.labels = samples or Samples(), dict(labels or {})
         self.n_negative, self.n_read = 0, 0
         #: Options by absolute path of files that are of a sample, and how their weights are normalized.
@@ -160,6 +162,8 @@ class Sources:
         record = FileRecord(file)
         if entries is None:  # of a part, a selection may well leave nothing
             self.records[file] = record
+        check_is_file(file)
+        before = self._stamps.setdefault(file, stamp(file))
         with bar(f"reading {file.name}") as progress:
             for events in stream_events(
                 file, kind=self.kind, options=options, bad=self.bad, record=record, name=name, progress=progress
@@ -170,6 +174,8 @@ class Sources:
                 if (label := self.labels.get(file.absolute())) is not None:
                     events = labeled(file, events, label)
                 yield events.with_signal(self.signal_process) if self.signal_process else events
+        if stamp(file) != before:
+            raise BadDataError("changed while it was read; run it again when nothing writes to it", path=file)
 
     def warnings(self) -> list[str]:
         """Name the selections that left nothing of what there was."""
@@ -191,6 +197,7 @@ class Sources:
         for file in self.files:
             if self.kind is None:
                 detect_kind(file)
+            self._stamps[file] = stamp(file)
         inputs = [{"file": file.name, "sha256": sha256_of_file(file)} for file in self.files]
         return {"inputs": inputs, "options": self.settings()}
 
