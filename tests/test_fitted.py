@@ -117,7 +117,9 @@ def test_folders_of_earlier_versions_say_what_they_are_and_what_to_do(tmp_path: 
         ({"score": "meen"}, "score is 'meen'; did you mean 'mean'"),
         ({"n_layers": 0, "dropout": 1.0}, "n_layers is 0; .*; dropout is 1.0; expected from 0 to below 1"),
         ({"hidden": True}, "hidden is True; expected a whole number"),
-        ({"training": 3}, "training is 3"),
+        ({"hidden": 10**400}, "hidden is 10+; expected from 1 to"),
+        ({"dropout": -(10**400)}, "expected from 0 to below 1"),
+        ({"training": 3}, "training is 3; expected a TrainingSettings"),
     ],
 )
 def test_what_does_not_fit_its_annotation_is_named(settings: dict[str, Any], message: str) -> None:

@@ -40,7 +40,14 @@ Fraction = Annotated[float, between(0, 1)]
 Dropout = Annotated[float, Limit(lambda number: 0 <= number < 1, "from 0 to below 1")]
 
 #: Types of settings in words.
-_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "nothing"}
+_WORDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    Mapping: "a table",
+    NoneType: "nothing",
+}
 
 
 def arguments_of(constructor: type[Any], table: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -96,5 +103,6 @@ def _fit(value: Any, hint: Any) -> tuple[bool, str]:
         return is_list and all(_fit(one, inner[0])[0] for one in value), f"some of {_fit(None, inner[0])[1]}"
     if hint in (int, float):
         is_number = not isinstance(value, bool) and isinstance(value, Integral if hint is int else Real)
-        return is_number and math.isfinite(value), _WORDS[hint]
-    return hint is Any or isinstance(value, origin or hint), _WORDS.get(hint, str(hint))
+        return is_number and -math.inf < value < math.inf, _WORDS[hint]
+    of_class = origin or hint
+    return hint is Any or isinstance(value, of_class), _WORDS.get(of_class) or f"a {of_class.__name__}"

@@ -259,6 +259,7 @@ def test_bins_table() -> None:
         ({"n_bins": 1}, "n_bins is 1; expected 2 or more"),
         ({"n_bins": 4.0}, "n_bins is 4.0"),
         ({"n_bins": 10_000}, "more than a token can count"),
+        ({"edges": 5}, "edges is 5; expected text or a table"),
         ({"edges": "quantiles"}, "unknown edges 'quantiles'; did you mean 'quantile'"),
         ({"edges": "published:gluino", "n_bins": 7}, "no published edges .* for 7 bins; choose from 4, 5, 6"),
         ({"edges": "published:gluino", "signed_eta": True}, "edges of eta are not given, only of pt_mev, abs_eta"),
