@@ -14,7 +14,8 @@ from scipy.stats import kstest
 from tests.evaluation.toy_scores import roc_auc, toy_observables, toy_scores
 from unmask import load_sample
 from unmask.errors import BadDataError, UsageError
-from unmask.evaluation.evaluate import AUC, EPS_B, EPS_S, MAIN, Evaluation, evaluate
+from unmask.evaluation.evaluate import Evaluation, evaluate
+from unmask.evaluation.measurement import AUC, EPS_B, REJECTIONS, eps_s
 from unmask.evaluation.metrics import measure
 from unmask.evaluation.roc import RankedScores
 from unmask.events.columns import Names
@@ -279,20 +280,24 @@ def test_it_can_be_written_as_json() -> None:
 def test_one_table_in_four_renderings() -> None:
     found = evaluate({"lut_456 & co": two_signals()}, n_replicas=20)
     metrics = found.rows[0].metrics
-    table = found.table().only(MAIN)
-    assert table.columns == (AUC, EPS_S, EPS_B) == ("AUC", "ε_S at ε_B = 1%", "ε_B at ε_S = 1%")
+    table = found.table(found.main)
+    assert table.columns == ("AUC", "ε_S at ε_B = 1%", "1/ε_B at ε_S = 50%", "1/ε_B at ε_S = 30%")
     # a good score has too little background above: a limit
-    assert metrics.background_efficiency is None
-    signal, limit = metrics.signal_efficiency[0.01], f"< {metrics.background_efficiency_limit:.2g}"
-    assert table.rows[0].cells == (metrics.auc, signal, limit)
+    assert metrics.background_rejection[0.3] is None
+    signal, limit = metrics.signal_efficiency[0.01], f"> {metrics.background_rejection_limit[0.3]:.2g}"
+    rejection = metrics.background_rejection[0.5]
+    assert table.rows[0].cells == (metrics.auc, signal, rejection, limit)
+    published = found.table((AUC, eps_s(0.01), EPS_B)).rows[0].cells
+    assert published == (metrics.auc, signal, f"< {metrics.background_efficiency_limit:.2g}")
     header, _, first, *others = table.markdown().splitlines()
     assert [cell.strip() for cell in header.strip("|").split("|")] == ["detector", *table.columns]
     cells = [cell.strip() for cell in first.strip("|").split("|")]
-    assert cells == ["lut_456 & co", str(metrics.auc), str(signal), limit]
+    assert cells == ["lut_456 & co", str(metrics.auc), str(signal), str(rejection), limit]
     assert len(others) == len(UNTRAINED)
     lines = table.latex().splitlines()
-    assert lines[1] == r"\multicolumn{4}{l}{all signal against background (95\% CL)} \\"
-    assert r"detector & AUC & $\epsilon_S$ at $\epsilon_B$ = 1\% & $\epsilon_B$ at $\epsilon_S$ = 1\% \\" in lines
+    assert lines[1] == r"\multicolumn{5}{l}{all signal against background (95\% CL)} \\"
+    rejections = r"1/$\epsilon_B$ at $\epsilon_S$ = 50\% & 1/$\epsilon_B$ at $\epsilon_S$ = 30\%"
+    assert rf"detector & AUC & $\epsilon_S$ at $\epsilon_B$ = 1\% & {rejections} \\" in lines
     value, interval = metrics.auc.texts()
     assert any(line.startswith(rf"lut\_456 \& co & ${value}\;{interval}$ & $") for line in lines)
     assert f'<td>{value}<span class="interval">{interval}</span></td>' in table.html()
@@ -306,7 +311,7 @@ def test_one_table_in_four_renderings() -> None:
 
 
 def test_long_names_leave_the_terminal_80_columns() -> None:
-    table = evaluate({"a detector " * 9: two_signals()}, n_replicas=20).table().only((AUC, EPS_S))
+    table = evaluate({"a detector " * 9: two_signals()}, n_replicas=20).table((AUC, eps_s(0.01)))
     lines = table.terminal().splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[3].startswith("a detector a detector")
@@ -340,7 +345,7 @@ def test_names_from_files_do_not_break_tables() -> None:
     lines = files["table.md"].splitlines()
     assert r"## a_1 & &lt;b>\|$x^2$\ against background (95% CL)" in lines
     bars = [line.replace(r"\|", "").count("|") for line in lines if line.startswith("| one")]
-    assert bars[:3] == [5, 5, 5]
+    assert bars[:3] == [6, 6, 6]
     assert "a_1 &amp; &lt;b&gt;" not in found.tables()[1].html()  # titles are not part of the element
     assert (
         r"{a\_1 \& \textless{}b\textgreater{}|\$x\textasciicircum{}2\$\textbackslash{} against background (95\% CL)}"
@@ -349,10 +354,29 @@ def test_names_from_files_do_not_break_tables() -> None:
     assert files["table.tex"].count("\none|two & $") >= 3  # against each signal, and all of them
 
 
-def test_unsupported_numbers_are_words() -> None:
-    table = evaluate({"detector": two_signals(400)}, n_replicas=20).table().only(MAIN)
-    assert "too few events" in table.markdown()
-    assert "& too few events" in table.latex()
+@pytest.mark.parametrize(
+    ("n", "points"), [(40_000, (0.01, 0.001)), (3000, (0.01,)), (1200, (0.02,)), (300, (0.1,)), (24, (0.01,))]
+)
+def test_tables_have_the_tightest_working_points_that_the_background_supports(
+    n: int, points: tuple[float, ...]
+) -> None:
+    found = evaluate({"detector": two_signals(n)}, n_replicas=20)
+    assert found.working_points == points
+    columns = found.table().columns
+    assert [name for name in columns if name.startswith("ε_S at")] == [eps_s(at) for at in points]
+    assert found.short == (AUC, eps_s(points[0]))
+    assert {*REJECTIONS} <= {*columns}
+    assert EPS_B not in columns
+    cells = dict(zip(columns, found.table().rows[0].cells, strict=True))
+    estimate = found.rows[0].metrics.signal_efficiency[points[0]]
+    if n == 24:
+        assert cells[eps_s(0.01)] == "too few events"
+        return
+    assert cells[eps_s(points[0])] == estimate
+    sic, most = cells[f"ε_S/√ε_B at ε_B = {100 * points[0]:g}%"], found.rows[0].metrics.max_significance_improvement
+    assert sic.value == pytest.approx(estimate.value / points[0] ** 0.5)  # type: ignore[union-attr]
+    assert "too few" not in " ".join(str(row.cells[: len(found.main)]) for row in found.table().rows)
+    assert str(cells["largest ε_S/√ε_B"]).endswith(f"] at ε_B = {100 * most.background_efficiency:.2g}%")  # type: ignore[union-attr]
 
 
 def test_leaderboard_rows() -> None:

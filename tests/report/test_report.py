@@ -70,7 +70,7 @@ def test_the_metrics_are_those_of_evaluation(make_events: MakeEvents, tmp_path: 
     rows = {row[0]: row for row in reversed(page.rows)}  # the first row of a name is that of the metrics
     for row in found.rows_of():
         assert rows[row.name][1] == str(row.metrics.auc)
-        assert rows[row.name][2].strip() == str(row.cells()["ε_S at ε_B = 1%"])
+        assert rows[row.name][2].strip() == str(row.cells()[found.short[1]])
     assert ["one", "two", str(found.comparisons[0].difference)] in [row[:3] for row in page.rows]
     for pair in found.verdicts():
         assert [pair.name, str(pair.difference), pair.difference.verdict] in page.rows

@@ -20,6 +20,7 @@ from unmask.report.score_figures import (
     write_score_figures,
 )
 from unmask.report.style import Drawing
+from unmask.scores.calibration import calibrate
 from unmask.scores.score_table import Scores
 
 ScoredEvents = tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.float64]]
@@ -83,18 +84,19 @@ def test_significance_improvement_is_drawn_where_it_is_supported() -> None:
     drawing = draw_significance_improvement({"one": RocWithBand.of(*events)})
     roc = roc_curve(*events)
     improvement = roc.significance_improvement
-    label = f"one: max {np.nanmax(improvement):.2f}"
+    most = roc.background_efficiency[np.nanargmax(improvement)]
+    label = f"one: max {np.nanmax(improvement):.2f} at ε_B = {100 * most:.2g}%"
     assert legend_texts(drawing) == [label, "no separation"]
     curve = drawn(drawing)[label]
     first = roc.background_efficiency[roc.is_supported][0]
     first = np.flatnonzero(roc.background_efficiency == first)[-1]  # the upper end of a step
-    assert curve[0] == pytest.approx([roc.signal_efficiency[first], improvement[first]])
-    at = np.searchsorted(roc.signal_efficiency, 0.5)
-    assert np.interp(0.5, *curve.T) == pytest.approx(improvement[at], rel=0.03)
-    (band,) = drawing.figure.axes[0].patches
-    assert band.get_path().contains_points(curve[curve[:, 0] < 0.99]).mean() > 0.95
+    assert curve[0] == pytest.approx([roc.background_efficiency[first], improvement[first]])
+    at = np.searchsorted(roc.background_efficiency, 0.1)
+    assert np.interp(0.1, *curve.T) == pytest.approx(improvement[at], rel=0.03)
+    (band,) = drawing.figure.axes[0].collections
+    assert band.get_paths()[0].contains_points(curve[curve[:, 0] < 0.99]).mean() > 0.95
     axis = drawing.figure.axes[0]
-    assert axis.get_xlabel() == "signal efficiency"
+    assert (axis.get_xlabel(), axis.get_xscale()) == ("background efficiency", "log")
     assert "signal efficiency / sqrt(background efficiency)" in axis.get_ylabel()
 
 
@@ -120,15 +122,15 @@ def test_legends_stay_inside_the_figure(name: str) -> None:
 def test_score_histogram_shows_shares_overlap_and_threshold() -> None:
     score, is_signal, weight = some_events(2.0)
     assert weight is not None
-    drawing = draw_score_histogram(score, is_signal, weight, name="one")
+    calibration = calibrate(scores_of((score, is_signal, weight))[~is_signal], background_efficiency=0.1)
+    drawing = draw_score_histogram(score, is_signal, weight, name="one", calibration=calibration)
     axis = drawing.figure.axes[0]
-    roc = roc_curve(score, is_signal, weight)
-    threshold = roc.threshold[np.argmax(roc.signal_efficiency - roc.background_efficiency)]
+    roc, threshold = roc_curve(score, is_signal, weight), calibration.threshold
     assert legend_texts(drawing) == [
         f"background ({np.count_nonzero(~is_signal):,} events)",
         f"signal ({np.count_nonzero(is_signal):,} events)",
         f"overlap area {overlap_area(roc).value:.3f}",
-        f"threshold {threshold:.4g} (largest ε_S - ε_B)",
+        f"threshold {threshold:.4g} (ε_B = {calibration.measured.value:.2%} when calibrated)",
     ]
     assert axis.get_title("left") == "one"
     assert axis.lines[0].get_xdata()[0] == threshold

@@ -40,7 +40,6 @@ def evaluate(
     --out all of them.
     """
     from unmask.artifacts import atomic_path
-    from unmask.evaluation.evaluate import AUC, EPS_S
     from unmask.evaluation.evaluate import evaluate as evaluate_scores
     from unmask.events.event_set import UNKNOWN
     from unmask.outputs import check_output
@@ -92,7 +91,7 @@ def evaluate(
     if json:
         show_json(evaluation.to_json())
     else:
-        for table in evaluation.tables((AUC, EPS_S)):
+        for table in evaluation.tables(evaluation.short):
             show(table.terminal() + "\n")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,56 +11,19 @@ import numpy.typing as npt
 from unmask.artifacts import Json
 from unmask.errors import BadDataError, UsageError
 from unmask.evaluation.intervals import Difference, Placements
-from unmask.evaluation.metrics import BACKGROUND_EFFICIENCIES, SIGNAL_EFFICIENCY, TOO_FEW, Metrics, measure
+from unmask.evaluation.measurement import AUC, EPS_B, REJECTIONS, Measurement, eps_s, sic
+from unmask.evaluation.metrics import BACKGROUND_EFFICIENCIES, LOOSER_EFFICIENCIES, TOO_FEW, measure
 from unmask.evaluation.roc import RankedScores, check_scores
-from unmask.evaluation.table import Cell, Row, Table
+from unmask.evaluation.table import Row, Table
 from unmask.events.event_set import BACKGROUND, SIGNAL, UNKNOWN
-from unmask.events.observables import OBSERVABLES
 from unmask.scores.combination import RANDOM, untrained_scores
-from unmask.scores.intervals import CONFIDENCE, Estimate, n_effective
+from unmask.scores.intervals import CONFIDENCE, n_effective
 from unmask.scores.score_table import COLUMNS, Scores, align
 
 #: Stands for all signal processes together.
 ALL_SIGNAL = "all signal"
 #: Fewer events than this do not tell how much they fluctuate.
 MIN_EVENTS = 10
-AUC, EPS_S, *OTHER_EPS_S = "AUC", *(f"ε_S at ε_B = {100 * at:g}%" for at in BACKGROUND_EFFICIENCIES)
-EPS_B = f"ε_B at ε_S = {100 * SIGNAL_EFFICIENCY:g}%"
-#: The columns of short tables.
-MAIN = (AUC, EPS_S, EPS_B)
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """Metrics of one score against one signal process, or all of them, and all background."""
-
-    name: str
-    kind: Literal["detector", "untrained"]
-    signal: str
-    metrics: Metrics
-
-    def cells(self) -> dict[str, Cell]:
-        """All metrics, by the headings of their columns."""
-        of = self.metrics
-        limit, best, improvement = of.background_efficiency_limit, of.best_threshold, of.max_significance_improvement
-        cells: dict[str, Cell | None] = {
-            AUC: of.auc,
-            **dict(zip((EPS_S, *OTHER_EPS_S), of.signal_efficiency.values(), strict=True)),
-            EPS_B: of.background_efficiency or f"< {limit:.2g}",
-            "largest ε_S/√ε_B": improvement.improvement if improvement else None,
-            "overlap area": of.overlap_area,
-            "total improvement": of.total_improvement,
-            "threshold of largest ε_S - ε_B": self._in_units(best.threshold),
-        }
-        return {name: TOO_FEW if cell is None else cell for name, cell in cells.items()}
-
-    def _in_units(self, threshold: Estimate) -> Cell:
-        """A threshold on an observable with its unit."""
-        observable = next((one for one in OBSERVABLES.values() if one.label == self.name), None)
-        if self.kind == "detector" or observable is None:
-            return threshold
-        value, low, high = map(observable.text, (threshold.value, threshold.low, threshold.high))
-        return f"{value} [{low}, {high}]"
 
 
 @dataclass(frozen=True)
@@ -109,7 +71,7 @@ class Evaluation:
     notes: tuple[str, ...]
 
     def __repr__(self) -> str:
-        return "\n\n".join(table.terminal() for table in (self.table().only((AUC, EPS_S)), *self.verdict_tables()[:1]))
+        return "\n\n".join(table.terminal() for table in (self.table(self.short), *self.verdict_tables()[:1]))
 
     @property
     def selections(self) -> tuple[str, ...]:
@@ -120,17 +82,44 @@ class Evaluation:
         """The rows of one signal process; by default of all together."""
         return tuple(row for row in self.rows if row.signal == signal)
 
+    @property
+    def working_points(self) -> tuple[float, ...]:
+        """Background efficiencies of the tables: those of 1e-2, 1e-3 and 1e-4 that the events support.
+
+        Where they support none of them, the tightest that they do support for all scores.
+        """
+        measured = [{at for at, one in row.metrics.signal_efficiency.items() if one} for row in self.rows_of()]
+        supported = [at for at in BACKGROUND_EFFICIENCIES if any(at in some for some in measured)]
+        looser = [at for at in LOOSER_EFFICIENCIES if all(at in some for some in measured)]
+        return tuple(supported or looser[:1] or BACKGROUND_EFFICIENCIES[:1])
+
+    @property
+    def short(self) -> tuple[str, str]:
+        """Columns of the terminal's tables."""
+        return AUC, eps_s(self.working_points[0])
+
+    @property
+    def main(self) -> tuple[str, ...]:
+        """Columns of the main tables."""
+        return (*self.short, *REJECTIONS)
+
     def verdicts(self, signal: str = ALL_SIGNAL) -> tuple[Comparison, ...]:
         """Comparison of each detector with the best untrained score of a signal; empty if there is none."""
         untrained = [row for row in self.rows_of(signal) if row.kind == "untrained" and row.name != RANDOM]
         best = max(untrained, key=lambda row: row.metrics.auc.value, default=None)
         return tuple(pair for pair in self.comparisons if best and (pair.signal, pair.other) == (signal, best.name))
 
-    def table(self, signal: str = ALL_SIGNAL) -> Table:
-        """All metrics against one signal process, or all together."""
-        rows = self.rows_of(signal)
-        lines = (Row(row.name, tuple(row.cells().values()), row.kind == "untrained") for row in rows)
-        return Table(f"{signal} against background ({self.confidence:.0%} CL)", tuple(rows[0].cells()), tuple(lines))
+    def table(self, columns: Sequence[str] = (), signal: str = ALL_SIGNAL) -> Table:
+        """Some metrics, by default all at the working points, against one signal process, or all together."""
+        cells = {(row.name, row.kind): row.cells() for row in self.rows_of(signal)}
+        points, *_ = (row.metrics.signal_efficiency for row in self.rows_of(signal))
+        left_out = {EPS_B, *(head(at) for at in points if at not in self.working_points for head in (eps_s, sic))}
+        columns = columns or [name for name in next(iter(cells.values())) if name not in left_out]
+        lines = (
+            Row(name, tuple(row.get(column, TOO_FEW) for column in columns), kind == "untrained")
+            for (name, kind), row in cells.items()
+        )
+        return Table(f"{signal} against background ({self.confidence:.0%} CL)", tuple(columns), tuple(lines))
 
     def verdict_tables(self) -> list[Table]:
         """Verdicts on all signal together, and on each of several processes where not all detectors are better."""
@@ -146,8 +135,7 @@ class Evaluation:
 
     def tables(self, columns: Sequence[str] = ()) -> list[Table]:
         """All tables: metrics (some ``columns`` of them) against each signal, verdicts, improvements, differences."""
-        metrics = map(self.table, self.selections)
-        tables = [*(table.only(columns) if columns else table for table in metrics), *self.verdict_tables()]
+        tables = [*(self.table(columns, signal) for signal in self.selections), *self.verdict_tables()]
         kinds = {row.name: row.kind for row in self.rows}
         if len(self.signals) > 1:
             columns = ("smallest", "median", "largest", "signals with enough events")
@@ -171,8 +159,9 @@ class Evaluation:
         """The same as plain values; efficiencies are keyed by text such as ``0.01``."""
         content = asdict(self)
         for row in content["rows"]:
-            efficiencies = row["metrics"]["signal_efficiency"]
-            row["metrics"]["signal_efficiency"] = {f"{key:g}": value for key, value in efficiencies.items()}
+            for name, values in row["metrics"].items():
+                if isinstance(values, dict):
+                    row["metrics"][name] = {k if isinstance(k, str) else f"{k:g}": v for k, v in values.items()}
         content["verdicts"] = [
             {"name": pair.name, "other": pair.other, "signal": signal, "verdict": pair.difference.verdict}
             for signal in self.selections

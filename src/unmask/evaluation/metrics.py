@@ -13,9 +13,12 @@ from unmask.evaluation.intervals import N_ERRORS, TAILS, logit_interval, percent
 from unmask.evaluation.roc import RankedScores, Roc, RocReplicas, lowest_at, roc_replicas
 from unmask.scores.intervals import CONFIDENCE, Estimate, FloatArray, is_supported, variance_of_efficiency
 
-#: Where the signal efficiency is measured.
+#: Where the signal efficiency is measured, and where else if too few events support the first: the tightest that do.
 BACKGROUND_EFFICIENCIES = (1e-2, 1e-3, 1e-4)
-#: Where the background efficiency is measured.
+LOOSER_EFFICIENCIES = (0.02, 0.05, 0.1, 0.2, 0.5)
+#: Where the background rejection, 1 / ε_B, is measured.
+SIGNAL_EFFICIENCIES = (0.5, 0.3)
+#: Where publications give the background efficiency.
 SIGNAL_EFFICIENCY = 1e-2
 #: Equal bins over the pooled range, in which the overlap of the score histograms is measured.
 OVERLAP_BINS = 100
@@ -40,6 +43,9 @@ class MaxImprovement:
     improvement: Estimate
     background_efficiency: float
 
+    def __str__(self) -> str:
+        return f"{self.improvement} at ε_B = {100 * self.background_efficiency:.2g}%"
+
 
 @dataclass(frozen=True)
 class Metrics:
@@ -50,11 +56,11 @@ class Metrics:
     n_signal_effective, n_background_effective
         Numbers of events of equal weight that fluctuate as much.
     signal_efficiency
-        By background efficiency.
-    background_efficiency
-        At a signal efficiency of 0.01.
-    background_efficiency_limit
-        Its upper limit with the same confidence, also where it cannot be measured.
+        By background efficiency: 1e-2, 1e-3 and 1e-4; where too few events support the first, at looser ones too.
+    background_rejection, background_rejection_limit
+        1 / ε_B by signal efficiency, and its lower limit with the same confidence, also where it cannot be measured.
+    background_efficiency, background_efficiency_limit
+        At a signal efficiency of 0.01, and its upper limit.
     """
 
     n_signal: int
@@ -63,6 +69,8 @@ class Metrics:
     n_background_effective: float
     auc: Estimate
     signal_efficiency: dict[float, Estimate | None]
+    background_rejection: dict[float, Estimate | None]
+    background_rejection_limit: dict[float, float]
     background_efficiency: Estimate | None
     background_efficiency_limit: float
     best_threshold: BestThreshold
@@ -77,6 +85,12 @@ def measure(ranked: RankedScores, *, n_replicas: int = 400, seed: int = 0) -> Me
     roc = Roc.of(ranked)
     replicas = roc_replicas(roc, n_replicas=n_replicas, seed=seed)
     efficiencies = signal_efficiencies(roc, replicas, BACKGROUND_EFFICIENCIES)
+    if efficiencies[BACKGROUND_EFFICIENCIES[0]] is None:
+        looser = signal_efficiencies(roc, replicas, LOOSER_EFFICIENCIES)
+        efficiencies |= {at: one for at, one in looser.items() if one is not None}
+    limits = {
+        at: _background_efficiency_limit(roc, replicas, at, seed) for at in (*SIGNAL_EFFICIENCIES, SIGNAL_EFFICIENCY)
+    }
     return Metrics(
         n_signal,
         len(ranked.is_signal) - n_signal,
@@ -84,8 +98,10 @@ def measure(ranked: RankedScores, *, n_replicas: int = 400, seed: int = 0) -> Me
         n_background_effective=1 / float(roc.background_unit[-1]),
         auc=ranked.placements.auc(),
         signal_efficiency=efficiencies,
+        background_rejection={at: _inverse(background_efficiency(roc, replicas, at)) for at in SIGNAL_EFFICIENCIES},
+        background_rejection_limit={at: 1 / limits[at] for at in SIGNAL_EFFICIENCIES},
         background_efficiency=background_efficiency(roc, replicas, SIGNAL_EFFICIENCY),
-        background_efficiency_limit=_background_efficiency_limit(roc, replicas, seed),
+        background_efficiency_limit=limits[SIGNAL_EFFICIENCY],
         best_threshold=_best_threshold(roc, replicas),
         overlap_area=overlap_area(roc),
         max_significance_improvement=_max_improvement(roc, replicas),
@@ -120,8 +136,13 @@ def background_efficiency(roc: Roc, replicas: RocReplicas, signal_efficiency: fl
     return percentile_interval(float(value), replicas.background_efficiency_at(at)[:, 0])
 
 
-def _background_efficiency_limit(roc: Roc, replicas: RocReplicas, seed: int) -> float:
-    measured = replicas.background_efficiency_at(np.array([SIGNAL_EFFICIENCY]))[:, 0]
+def _inverse(efficiency: Estimate | None) -> Estimate | None:
+    """Rejection from an efficiency that some background events pass."""
+    return efficiency and Estimate(1 / efficiency.value, 1 / efficiency.high, 1 / efficiency.low)
+
+
+def _background_efficiency_limit(roc: Roc, replicas: RocReplicas, at: float, seed: int) -> float:
+    measured = replicas.background_efficiency_at(np.array([at]))[:, 0]
     # Background between the last event above the threshold and the threshold is, with what replicas have, one event.
     unseen = np.random.default_rng(seed).standard_gamma(0.5, len(measured))
     return float(min(np.quantile(measured + unseen * roc.background_unit[0], CONFIDENCE), 1.0))
@@ -177,7 +198,7 @@ def _range_of_maximum(curve: FloatArray, deviation: FloatArray) -> tuple[float, 
 
 def _total_improvement(efficiencies: dict[float, Estimate | None], replicas: RocReplicas) -> Estimate | None:
     """The largest ε_S / √ε_B at the supported ones of the three working points (arXiv:2105.14027)."""
-    supported = {at: one for at, one in efficiencies.items() if one is not None}
+    supported = {at: one for at, one in efficiencies.items() if one is not None and at in BACKGROUND_EFFICIENCIES}
     if not supported:
         return None
     points = np.array(list(supported))

@@ -22,6 +22,7 @@ from unmask.report.runs import Run, read_runs
 from unmask.report.score_figures import score_figures_svg
 from unmask.report.search_figures import search_figures
 from unmask.report.style import Drawing, Style, new_figure
+from unmask.scores.calibration import Calibration
 from unmask.scores.score_table import Scores
 from unmask.searches.result import search_tables
 
@@ -86,6 +87,7 @@ def write_report(
     figures: Sequence[Figure] = (),
     style: Style = "plain",
     evaluation: Evaluation | None = None,
+    calibrations: Mapping[str, Calibration] | None = None,
     searches: Mapping[str, Mapping[str, Json]] | None = None,
 ) -> list[Run]:
     """Write a report to the HTML file ``out`` and return what was read for it.
@@ -103,6 +105,8 @@ def write_report(
         Style of the figures of scores.
     evaluation
         Of the scores with signal and background; by default it is made.
+    calibrations
+        Those of detectors, by their names: their thresholds are in the figures.
     searches
         Contents of ``search.json`` by the names of detectors; they open the report.
 
@@ -117,7 +121,7 @@ def write_report(
     if out.suffix not in (".html", ".htm"):
         raise UsageError(f"{out}: the file to write must end in .html")
     runs = read_runs(scores)
-    content = _measured({run.name: run.scores for run in runs}, style, evaluation)
+    content = _measured({run.name: run.scores for run in runs}, style, evaluation, calibrations)
     content.notes[:0] = notes
     content.tables[:0] = tables
     content.figures += figures
@@ -174,7 +178,12 @@ def _flat(value: Json, name: str = "") -> Iterator[tuple[str, str]]:
         yield name, str(value)
 
 
-def _measured(scores: Mapping[str, Scores], style: Style, evaluation: Evaluation | None) -> Content:
+def _measured(
+    scores: Mapping[str, Scores],
+    style: Style,
+    evaluation: Evaluation | None,
+    calibrations: Mapping[str, Calibration] | None,
+) -> Content:
     """Measure scores against their labels where there are signal and background, else by their distributions."""
     content = Content()
     labeled = {}
@@ -200,7 +209,8 @@ def _measured(scores: Mapping[str, Scores], style: Style, evaluation: Evaluation
     for each in [evaluation] if evaluation else _evaluations(labeled, content.warnings):
         content.notes += [note for note in each.notes if note not in known]
         content.tables += each.tables()
-    content.figures += [Figure(title, svg) for title, svg in score_figures_svg(labeled, style=style).items()]
+    drawn = score_figures_svg(labeled, calibrations=calibrations, style=style)
+    content.figures += [Figure(title, svg) for title, svg in drawn.items()]
     content.tables.append(_events_table(scores))
     return content
 

@@ -25,6 +25,7 @@ from unmask.report.style import (
     name_simulation,
     new_figure,
 )
+from unmask.scores.calibration import Calibration
 from unmask.scores.intervals import Estimate, FloatArray
 from unmask.scores.score_table import Scores
 
@@ -80,8 +81,7 @@ def draw_roc(curves: Mapping[str, RocWithBand], *, style: Style = "plain") -> Dr
                 **line,
                 label=f"{name}: AUC {curve.auc.value:.3f} [{curve.auc.low:.3f}, {curve.auc.high:.3f}]",
             )
-        # With too few events for any curve, an empty panel.
-        least = min(0.1, *(curve.background_efficiency[0] for curve in curves.values()))
+        least = _least(curves)
         diagonal = np.geomspace(least, 1, _N_POINTS)
         linear.plot([0, 1], [0, 1], color="0.5", linewidth=0.8, label="no separation")
         logarithmic.plot(diagonal, diagonal, color="0.5", linewidth=0.8)
@@ -92,22 +92,28 @@ def draw_roc(curves: Mapping[str, RocWithBand], *, style: Style = "plain") -> Dr
     return drawing
 
 
+def _least(curves: Mapping[str, RocWithBand]) -> float:
+    """Smallest background efficiency that is drawn; with too few events for any curve, an empty panel."""
+    return min(0.1, *(float(curve.background_efficiency[0]) for curve in curves.values()))
+
+
 def draw_significance_improvement(curves: Mapping[str, RocWithBand], *, style: Style = "plain") -> Drawing:
-    """Draw ε_S / √ε_B with 95% bands, from where ten background events (effective) support it."""
-    with new_figure(1, 1, (5.5, 4 + 0.15 * len(curves)), style=style) as (drawing, axes):
+    """Draw ε_S / √ε_B against ε_B with 95% bands, from where ten background events (effective) support it."""
+    with new_figure(1, 1, (6, 4 + 0.15 * len(curves)), style=style) as (drawing, axes):
         axis = axes[0, 0]
         for (name, curve), line in zip(curves.items(), line_styles(), strict=False):
-            root = np.sqrt(curve.background_efficiency)
-            # Both ends of the band belong to the same background efficiency: they move along both axes.
-            across = np.concatenate([curve.low, curve.high[::-1]])
-            along = np.concatenate([curve.low / root, (curve.high / root)[::-1]])
-            axis.fill(across, along, color=line["color"], alpha=0.25, linewidth=0)
+            at, root = curve.background_efficiency, np.sqrt(curve.background_efficiency)
+            axis.fill_between(at, curve.low / root, curve.high / root, color=line["color"], alpha=0.25, linewidth=0)
             best, improvement = curve.roc.best_improvement, curve.roc.significance_improvement
-            largest = "too few background events" if best is None else f"max {improvement[best]:.2f}"
-            axis.plot(curve.signal_efficiency, curve.signal_efficiency / root, **line, label=f"{name}: {largest}")
-        diagonal = np.linspace(0, 1, _N_POINTS)
+            largest = "too few background events"
+            if best is not None:
+                where = curve.roc.background_efficiency[best]
+                largest = f"max {improvement[best]:.2f} at ε_B = {100 * where:.2g}%"
+            axis.plot(at, curve.signal_efficiency / root, **line, label=f"{name}: {largest}")
+        least = _least(curves)
+        diagonal = np.geomspace(least, 1, _N_POINTS)
         axis.plot(diagonal, np.sqrt(diagonal), color="0.5", linewidth=0.8, label="no separation")
-        axis.set(xlabel="signal efficiency", xlim=(0, 1), ylim=(0, None))
+        axis.set(xlabel="background efficiency", xscale="log", xlim=(least, 1), ylim=(0, None))
         axis.set_ylabel("significance improvement:\nsignal efficiency / sqrt(background efficiency)")
         name_simulation(drawing, axis)
         legend_below(drawing.figure, axis)
@@ -120,15 +126,15 @@ def draw_score_histogram(
     weight: FloatArray | None = None,
     *,
     name: str = "",
+    calibration: Calibration | None = None,
     style: Style = "plain",
 ) -> Drawing:
-    """Draw the scores of signal and background, their overlap, and the threshold of the largest ε_S - ε_B.
+    """Draw the scores of signal and background, their overlap, and the threshold of a calibration.
 
     Each class adds up to 1 in 100 equal bins, with errors from the sums of squared weights; the axis is logarithmic if
     most of them would be too low to be seen.
     """
     roc = Roc.of(RankedScores.of(score, is_signal, weight))
-    threshold = roc.threshold[1:][np.argmax((roc.signal_efficiency - roc.background_efficiency)[1:])]
     overlap = overlap_area(roc).value
     edges, _ = score_bins(roc)
     weight = np.ones(len(score)) if weight is None else weight
@@ -149,7 +155,9 @@ def draw_score_histogram(
         axis.stairs(
             np.maximum(np.minimum(background, signal), 0), edges, **hatched, label=f"overlap area {overlap:.3f}"
         )
-        axis.axvline(threshold, color="0.1", linestyle="--", label=f"threshold {threshold:.4g} (largest ε_S - ε_B)")
+        if calibration:
+            text = f"threshold {calibration.threshold:.4g} (ε_B = {calibration.measured.value:.2%} when calibrated)"
+            axis.axvline(calibration.threshold, color="0.1", linestyle="--", label=text)
         axis.set(xlabel="anomaly score", ylabel=f"fraction of events per {edges[1] - edges[0]:.2g}")
         axis.set_xlim(edges[0], edges[-1])
         shown = np.concatenate([background[background > 0], signal[signal > 0]])
@@ -169,7 +177,9 @@ def _histogram(score: FloatArray, weight: FloatArray, edges: FloatArray) -> tupl
     return sums / weight.sum(), np.sqrt(squares) / weight.sum()
 
 
-def _score_figures(scores: Mapping[str, Scores], style: Style) -> Iterator[tuple[str, str, Drawing]]:
+def _score_figures(
+    scores: Mapping[str, Scores], calibrations: Mapping[str, Calibration] | None, style: Style
+) -> Iterator[tuple[str, str, Drawing]]:
     """Draw one figure after the other: (name of its file, title, drawing)."""
     events = {name: (one.score, one.label == SIGNAL, one.weight) for name, one in scores.items()}
     if not events:
@@ -178,7 +188,8 @@ def _score_figures(scores: Mapping[str, Scores], style: Style) -> Iterator[tuple
     yield "roc", "ROC curves", draw_roc(curves, style=style)
     yield "significance-improvement", "Significance improvement", draw_significance_improvement(curves, style=style)
     for number, (name, (score, is_signal, weight)) in enumerate(events.items(), start=1):
-        drawing = draw_score_histogram(score, is_signal, weight, name=name, style=style)
+        known = (calibrations or {}).get(name)
+        drawing = draw_score_histogram(score, is_signal, weight, name=name, calibration=known, style=style)
         # The number keeps apart names that differ only in what cannot be part of a file's name.
         slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
         yield f"scores-{number}-{slug}".rstrip("-"), f"Scores of {name}", drawing
@@ -188,21 +199,27 @@ def write_score_figures(
     folder: str | Path,
     scores: Mapping[str, Scores],
     *,
+    calibrations: Mapping[str, Calibration] | None = None,
     style: Style = "plain",
     formats: Sequence[str] = FORMATS,
     progress: Callable[[float], None] = lambda _: None,
 ) -> list[Path]:
     """Write ROC, significance improvement and score histograms of detectors, by their names, and return the paths.
 
-    ``progress`` is called with the fraction done.
+    Histograms show the thresholds of ``calibrations``, by the same names; ``progress`` gets the fraction done.
     """
     paths = []
-    for number, (name, _, drawing) in enumerate(_score_figures(scores, style), start=1):
+    for number, (name, _, drawing) in enumerate(_score_figures(scores, calibrations, style), start=1):
         paths += drawing.write(Path(folder) / name, formats)
         progress(number / (len(scores) + 2))
     return paths
 
 
-def score_figures_svg(scores: Mapping[str, Scores], *, style: Style = "plain") -> dict[str, str]:
+def score_figures_svg(
+    scores: Mapping[str, Scores],
+    *,
+    calibrations: Mapping[str, Calibration] | None = None,
+    style: Style = "plain",
+) -> dict[str, str]:
     """Give the figures of :func:`write_score_figures` as SVG elements by title."""
-    return {title: drawing.svg(name, title) for name, title, drawing in _score_figures(scores, style)}
+    return {title: drawing.svg(name, title) for name, title, drawing in _score_figures(scores, calibrations, style)}

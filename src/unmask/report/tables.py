@@ -7,14 +7,15 @@ import io
 import json
 from collections.abc import Iterable
 
-from unmask.evaluation.evaluate import ALL_SIGNAL, MAIN, Evaluation
+from unmask.evaluation.evaluate import ALL_SIGNAL, Evaluation
+from unmask.evaluation.metrics import BACKGROUND_EFFICIENCIES
 from unmask.evaluation.table import Table, markdown_text
 from unmask.tables import plain_text
 
 
 def result_files(evaluation: Evaluation, channel: str = "") -> dict[str, str]:
     """Everything that is written of an evaluation besides figures: texts by the names of their files."""
-    tables = evaluation.tables(MAIN)
+    tables = evaluation.tables(evaluation.main)
     return {
         "metrics.json": json.dumps(evaluation.to_json(), indent=1) + "\n",
         "table.md": markdown_document(tables, evaluation.notes),
@@ -39,7 +40,7 @@ def leaderboard(evaluation: Evaluation, channel: str) -> str:
         if row.kind == "untrained" or (row.signal == ALL_SIGNAL and len(evaluation.signals) > 1):
             continue
         signal = next(iter(evaluation.signals)) if row.signal == ALL_SIGNAL else row.signal
-        numbers = (row.metrics.auc, *row.metrics.signal_efficiency.values())
+        numbers = (row.metrics.auc, *map(row.metrics.signal_efficiency.get, BACKGROUND_EFFICIENCIES))
         writer.writerow(
             [*map(plain_text, (signal, row.name, channel)), *(f"{one.value:.6g}" if one else "" for one in numbers)]
         )

@@ -45,6 +45,9 @@ class Estimate:
     def __str__(self) -> str:
         return " ".join(self.texts())
 
+    def __truediv__(self, by: float) -> Estimate:
+        return Estimate(self.value / by, self.low / by, self.high / by)
+
 
 def clopper_pearson(n_passed: FloatArray, n: FloatArray | float) -> tuple[FloatArray, FloatArray]:
     """Interval of the efficiency of ``n`` trials, ``n_passed`` of which pass; both may be effective numbers.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from unmask.artifacts import Json, atomic_path
 from unmask.detectors import Detector, load_detector
-from unmask.evaluation.evaluate import AUC, EPS_S, MAIN, Evaluation
+from unmask.evaluation.evaluate import Evaluation
+from unmask.evaluation.measurement import AUC, EPS_B, eps_s
+from unmask.evaluation.metrics import TOO_FEW
 from unmask.evaluation.table import Cell, Row, Table
 from unmask.events.event_set import BACKGROUND, SIGNAL, EventSet
 from unmask.report.other_figures import draw_events, draw_training, draw_type_losses
@@ -17,6 +19,7 @@ from unmask.report.runs import Run
 from unmask.report.score_figures import write_score_figures
 from unmask.report.style import FORMATS, Style, svg_element, write_drawings
 from unmask.report.tables import markdown_document, result_files
+from unmask.scores.calibration import Calibration
 from unmask.scores.combination import PRODUCT
 from unmask.scores.score_table import Scores
 from unmask.study.published import Study
@@ -32,13 +35,14 @@ CAVEAT = "published: what the paper reports, for other simulated events; compare
 def study_tables(evaluation: Evaluation, study: Study) -> list[Table]:
     """Test results beside published ones, where there are any, and, if there are several, results of each signal."""
     title = f"Test results: {study.description} ({evaluation.confidence:.0%} CL)"
-    table = replace(evaluation.table().only(MAIN), title=title)
+    table = replace(evaluation.table(evaluation.main), title=title)
     if any(row.name in study.published for row in table.rows):
-        rows = []
+        rows, columns = [], (AUC, eps_s(0.01), EPS_B)
+        table = evaluation.table(columns)
         for row in table.rows:
             pairs = zip(row.cells, study.published.get(row.name, ("", "", "")), strict=True)
             rows.append(replace(row, cells=tuple(cell for pair in pairs for cell in pair)))
-        table = Table(title, tuple(name for column in MAIN for name in (column, "published")), tuple(rows))
+        table = Table(title, tuple(name for column in columns for name in (column, "published")), tuple(rows))
     return [table, _signals_table(evaluation)] if len(evaluation.signals) > 1 else [table]
 
 
@@ -50,14 +54,14 @@ def published_notes(evaluation: Evaluation, study: Study) -> list[str]:
 
 def _signals_table(evaluation: Evaluation) -> Table:
     """AUC and signal efficiency of each detector against each signal; beside them the product of observables."""
-    rows = []
+    rows, short = [], evaluation.short
     for signal, n_events in evaluation.signals.items():
         for row in evaluation.rows_of(signal):
             if row.kind == "detector" or row.name == PRODUCT:
-                cells: tuple[Cell, ...] = (signal, f"{n_events:,}", row.cells()[AUC], row.cells()[EPS_S])
+                cells: tuple[Cell, ...] = (signal, f"{n_events:,}", *(row.cells().get(name, TOO_FEW) for name in short))
                 rows.append(Row(row.name, cells, row.kind == "untrained"))
     title = f"One background model against each signal ({evaluation.confidence:.0%} CL)"
-    return Table(title, ("signal", "events", AUC, EPS_S), tuple(rows))
+    return Table(title, ("signal", "events", *short), tuple(rows))
 
 
 def cost_table(models: Mapping[str, Path]) -> Table:
@@ -75,12 +79,18 @@ def cost_table(models: Mapping[str, Path]) -> Table:
 
 
 def write_results(
-    folder: Path, study: Study, scores: Mapping[str, Scores], evaluation: Evaluation, costs: Table, style: Style
+    folder: Path,
+    study: Study,
+    scores: Mapping[str, Scores],
+    evaluation: Evaluation,
+    costs: Table,
+    calibrations: Sequence[Path],
+    style: Style,
 ) -> None:
     """Write metrics, tables and figures of detectors to a folder."""
     verdicts = evaluation.verdict_tables()
     tables = [*study_tables(evaluation, study), *verdicts, *([costs] if costs.rows else [])]
-    summary = [replace(evaluation.table().only((AUC, EPS_S)), title="Test results, 95% CL"), *verdicts[:1]]
+    summary = [replace(evaluation.table(evaluation.short), title="Test results, 95% CL"), *verdicts[:1]]
     texts = {
         SUMMARY: "\n\n".join(table.terminal() for table in summary) + "\n",
         "summary.md": markdown_document(tables, [*published_notes(evaluation, study), *evaluation.notes]),
@@ -91,7 +101,12 @@ def write_results(
         scratch.mkdir()
         for name, text in texts.items():
             (scratch / name).write_text(text, encoding="utf-8")
-        write_score_figures(scratch / "figures", scores, style=style)
+        write_score_figures(scratch / "figures", scores, calibrations=_load(calibrations), style=style)
+
+
+def _load(calibrations: Sequence[Path]) -> dict[str, Calibration]:
+    """Calibrations of detectors by their names, those of the folders."""
+    return {folder.name: Calibration.load(folder) for folder in calibrations}
 
 
 def write_detector_figures(folder: Path, name: str, detector: Detector, events: EventSet, style: Style) -> None:
@@ -124,6 +139,7 @@ def write_study_report(
     runs: list[Run],
     evaluation: Evaluation | None,
     figures: Mapping[str, Path],
+    calibrations: Sequence[Path],
     *,
     title: str,
     style: Style,
@@ -131,8 +147,8 @@ def write_study_report(
 ) -> None:
     """Write one HTML file on all detectors: the tables of the study first, then all that a report holds.
 
-    ``evaluation`` is of those of ``runs`` that have signal; ``figures`` are folders by the names of detectors, and
-    ``searches`` contents of search.json.
+    ``evaluation`` is of those of ``runs`` that have signal; ``figures`` are folders by the names of detectors,
+    ``calibrations`` folders, and ``searches`` contents of search.json.
     """
     notes = published_notes(evaluation, study) if evaluation else []
     # Without published numbers the first table would only repeat what a report has anyway.
@@ -151,5 +167,6 @@ def write_study_report(
         figures=drawn,
         style=style,
         evaluation=evaluation,
+        calibrations=_load(calibrations),
         searches=searches,
     )

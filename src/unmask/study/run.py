@@ -178,7 +178,7 @@ class StudyRun:
     def _result_stages(self) -> Iterator[Stage]:
         """Results and report, both from one evaluation."""
         names, settings = list(self.detectors), {"published": {**self.study.published}, "style": self.style}
-        scores, models = [*map(self._scores, names)], [*map(self._model, names)]
+        scores, models = [*map(self._scores, names)], [*map(self._model, names), *map(self.calibration_of, names)]
         if self.files.has_signal:
             known, results = settings | {"notes": {**self.study.notes}}, self.out / "results"
             yield self._stage("results", partial(self._write_results, results), [results], [*scores, *models], known)
@@ -276,14 +276,15 @@ class StudyRun:
     def _write_results(self, folder: Path) -> None:
         scores = {name: self._run(name).scores for name in self.detectors}
         costs = cost_table({name: self._model(name) for name in self.detectors})
-        write_results(folder, self.study, scores, self._evaluation, costs, self.style)
+        known = [*map(self.calibration_of, self.detectors)]
+        write_results(folder, self.study, scores, self._evaluation, costs, known, self.style)
 
     def _write_report(self, path: Path, figures: Mapping[str, Path], title: str) -> None:
         runs = [self._run(path.stem) for path in (*map(self._scores, self.detectors), *self._searched)]
         evaluation = self._evaluation if self.files.has_signal else None
-        searches = self.searches()
+        known, searches = [*map(self.calibration_of, self.detectors)], self.searches()
         write_study_report(
-            path, self.study, runs, evaluation, figures, title=title, style=self.style, searches=searches
+            path, self.study, runs, evaluation, figures, known, title=title, style=self.style, searches=searches
         )
 
     @cached_property
