@@ -136,7 +136,17 @@ def test_golden_json_that_fits_no_event(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    ["", "[]", "{}", "[" * 100_000, '{"a": [[1, 2]]}', '{"7": [[2, 1]]}', '{"7": [1, 2]}', '{"7": [[1, true]]}'],
+    [
+        "",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        '{"a": [[1, 2]]}',
+        '{"7": [[2, 1]]}',
+        '{"%s": []}' % ("7" * 5000),
+        '{"7": [1, 2]}',
+        '{"7": [[1, true]]}',
+    ],
 )
 def test_what_is_no_golden_json(tmp_path: Path, content: str) -> None:
     code, message = failing("data", "inspect", "sample:gluino", "--golden-json", golden(tmp_path / "g.json", content))

@@ -15,6 +15,7 @@ from unmask.errors import BadDataError
 Certified = Mapping[str, Sequence[Sequence[int]]]
 #: Run of simulated events in CMS files.
 _SIMULATED_RUN = 1
+_MAX_DIGITS = 18
 _ACCEPTED = 'runs with ranges of luminosity blocks, such as {"355100": [[1, 20], [25, 40]]}'
 
 
@@ -28,7 +29,12 @@ def read_golden_json(path: str | Path) -> Certified:
     if not isinstance(content, dict) or not content:
         raise BadDataError(f"holds no runs; accepted: {_ACCEPTED}", path=path)
     for run, ranges in content.items():
-        if not run.isdecimal() or not isinstance(ranges, list) or not all(map(_is_range, ranges)):
+        if (
+            not run.isdecimal()
+            or len(run) > _MAX_DIGITS
+            or not isinstance(ranges, list)
+            or not all(map(_is_range, ranges))
+        ):
             raise BadDataError(f"run {run!r}: {str(ranges)[:60]}; accepted: {_ACCEPTED}", path=path)
     return content
 
