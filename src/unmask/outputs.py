@@ -59,7 +59,8 @@ def check_output(
         kind = kind_of(real)
         if kind not in kinds:
             holds = f"holds {kind}" if kind else "is not something that unmask wrote, or holds more"
-            raise UsageError(f"{out}: {holds}; only {' or '.join(kinds)} would be replaced. Choose another name")
+            accepted = " or ".join(kinds) if len(kinds) < 3 else "its own kind"
+            raise UsageError(f"{out}: {holds}; only {accepted} would be replaced. Choose another name")
         if not overwrite:
             raise UsageError(f"{out}: exists; give --overwrite to replace it, or choose another name")
 

@@ -89,7 +89,7 @@ def test_a_weight_can_be_chosen(tmp_path: Path) -> None:
     kept = read_events(tmp_path / "a.parquet", options=ReadOptions(weight="LHEWeight_originalXWGTUP"))
     np.testing.assert_array_equal(kept.weight, other)
     for file, code, message in (
-        (path, 3, "the branch LHEWeight_original is missing; did you mean LHEWeight_originalXWGTUP"),
+        (path, 3, "of the weights is missing; did you mean 'LHEWeight_originalXWGTUP'? choose from LHEW"),
         (tmp_path / "a.parquet", 2, "no column 'LHEWeight_original' was kept in it; did you mean 'LHEWeight_original"),
     ):
         result = unmask("data", "convert", file, "-o", tmp_path / "no.parquet", "--weight", "LHEWeight_original")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unmask.errors import UsageError
+from unmask.errors import BadDataError, UsageError, nearest
 from unmask.events.build import FlatEvents, to_mev
 from unmask.events.columns import Names
 from unmask.events.event_set import OBJECT_COLUMNS
@@ -155,6 +155,10 @@ def _flat_events(entries: Entries, layout: Layout, table: SelectionTable, source
 
 def weights_of(entries: Entries, layout: Layout, branch: str | None) -> tuple[FloatArray, str]:
     """Weights of entries, and what they are: those of a branch, by default the format's own where a file has it."""
+    if branch and branch not in entries:
+        weights = [name for name in entries.tree.names if "weight" in name.lower()]
+        hint = nearest(branch, weights) if weights else "no branch is called a weight"
+        raise BadDataError(f"the branch {branch} of the weights is missing; {hint}", path=entries.tree.path)
     branch = branch or (layout.weight if layout.weight in entries else None)
     weight = np.ones(len(entries)) if branch is None else entries.values(branch).astype(np.float64)
     return weight, branch or "1 for all events"
