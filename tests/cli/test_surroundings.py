@@ -86,4 +86,4 @@ def test_an_allocation_that_fails_is_an_error(fail: Callable[[], object]) -> Non
         code, message = failing("list")
     assert code == 1
     assert "not enough memory" in message
-    assert "make the network or --chunk-events smaller" in message
+    assert "make the network, training.batch_size or --chunk-events smaller" in message

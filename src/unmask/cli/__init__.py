@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -14,7 +15,7 @@ from typing import Annotated
 import typer
 
 from unmask.cli import calibrate, data, evaluate, explain, export, model, monitor, search, study, tokenizer, tune
-from unmask.cli.console import IS_ALONE, IS_FIRST_PROCESS, printable
+from unmask.cli.console import IS_ALONE, IS_FIRST_PROCESS, note, printable
 from unmask.errors import Interrupted, UnmaskError
 
 app = typer.Typer(
@@ -73,7 +74,8 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        with _stopping_on_signals():
+        with _stopping_on_signals(), warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: note(f"warning: {message}")
             app()
     except SystemExit as end:
         if not IS_ALONE and not end.code:
@@ -105,7 +107,8 @@ def main() -> None:
             _fail(text, 3)
         if isinstance(error, RuntimeError) and not re.search("alloc|out of memory|Storage size|Overflow", text):
             raise
-        _fail(f"not enough memory ({text or 'allocation failed'}); make the network or --chunk-events smaller", 1)
+        advice = "make the network, training.batch_size or --chunk-events smaller"
+        _fail(f"not enough memory ({text or 'allocation failed'}); {advice}", 1)
 
 
 @contextmanager

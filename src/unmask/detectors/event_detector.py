@@ -17,7 +17,7 @@ from unmask.networks.event_network import BackboneName, EventNetwork, make_event
 from unmask.networks.event_tensors import EventTensors, event_tensors
 from unmask.networks.particle_transformer import SizeName
 from unmask.parameters import Dropout
-from unmask.training import Task, Trained, TrainingSettings, pick_device
+from unmask.training import Task, Trained, TrainingSettings, in_batches, pick_device
 
 #: Events that pass through a network at a time: pair features are 171 rows for each.
 BATCH_EVENTS = Task.batch_events
@@ -74,8 +74,11 @@ class EventDetector(Trained[EventNetwork], Detector):
         events = self.schema_.admit(events, f"{self.kind} detector")
         where = pick_device(device)
         network = self.network_.to(where)
-        parts = [self.score_tensors(network, *event_tensors(part).to(where)) for part in events.chunks(BATCH_EVENTS)]
-        return torch.cat([torch.zeros(0, device=where), *parts])
+
+        def scored(part: EventSet) -> Tensor:
+            return self.score_tensors(network, *event_tensors(part).to(where))
+
+        return torch.cat([torch.zeros(0, device=where), *in_batches(scored, events, BATCH_EVENTS)])
 
     @staticmethod
     @torch.inference_mode()

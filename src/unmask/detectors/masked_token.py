@@ -26,7 +26,7 @@ from unmask.networks.transformer import PositionName
 from unmask.parameters import Depth, Dropout, Width
 from unmask.scores.explanations import Explanation
 from unmask.tokenizers import Tokenizer, TokenSet
-from unmask.training import Task, Trained, TrainingSettings, batches, pick_device
+from unmask.training import Task, Trained, TrainingSettings, batches, in_batches, pick_device
 
 #: Events that are scored at a time on the device.
 BATCH_EVENTS = 1 << 16
@@ -112,8 +112,11 @@ class MaskedTokenDetector(Trained[MaskedTokenTransformer], Detector):
         tokens = (self.tokenizer.encode(events) if isinstance(events, EventSet) else events).tokens
         where = pick_device(device)
         network = self.network_.to(where)
-        parts = np.array_split(tokens, max(1, -(-len(tokens) // BATCH_EVENTS)))
-        return np.concatenate([token_losses(network, torch.tensor(part, device=where)).cpu().numpy() for part in parts])
+
+        def losses(part: npt.NDArray[np.int32]) -> Tensor:
+            return token_losses(network, torch.tensor(part, device=where)).cpu()
+
+        return torch.cat(in_batches(losses, tokens, BATCH_EVENTS) or [losses(tokens)]).numpy()
 
     def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:
         """Give the loss of each token when it is masked, and the expected ones; see :class:`TokenTexts`."""

@@ -243,6 +243,7 @@ def further_from_arrow(batch: pa.RecordBatch, own: Collection[str]) -> dict[str,
         is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
         if name not in own and is_number and column.null_count < len(column):
             unknown = np.nan if pa.types.is_floating(column.type) else -1
+            column = column if pa.types.is_floating(column.type) else column.cast(pa.int64())
             further[name] = as_further(column.fill_null(unknown).to_numpy(zero_copy_only=False))
     return further
 

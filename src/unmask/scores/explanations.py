@@ -199,7 +199,7 @@ def read_explanations(path: str | Path) -> Explanations:
         raise ArtifactError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", path=path) from None
     except FileNotFoundError:
         raise ArtifactError("no such file", path=path) from None
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ArtifactError(f"not a file of explanations ({error})", path=path) from None
     raise ArtifactError(f"format version {version}; expected {FORMAT_VERSION}. Score again with --explain", path=path)
 

@@ -3,7 +3,7 @@
 from unmask.fitted import EpochRecord, Reporter
 from unmask.training.loop import train
 from unmask.training.settings import TrainingSettings, derive_seed, pick_device
-from unmask.training.task import Task, Trained, batches
+from unmask.training.task import Task, Trained, batches, in_batches
 
 __all__ = [
     "EpochRecord",
@@ -13,6 +13,7 @@ __all__ = [
     "TrainingSettings",
     "batches",
     "derive_seed",
+    "in_batches",
     "pick_device",
     "train",
 ]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -99,6 +100,24 @@ def batches(data: tuple[Tensor, ...], n_events: int) -> Iterator[tuple[Tensor, .
     """Split tensors with one row per event into views of at most ``n_events``."""
     for start in range(0, len(data[0]), n_events):
         yield tuple(tensor[start : start + n_events] for tensor in data)
+
+
+def in_batches(compute: Callable[[Any], Tensor], table: Any, n_events: int) -> list[Tensor]:
+    """Compute something of at most ``n_events`` rows of a table at a time, or of fewer if GPU memory is too small."""
+    done: list[Tensor] = []
+    start, n_events = 0, min(n_events, len(table))
+    while start < len(table):
+        try:
+            done.append(compute(table[start : start + n_events]))
+            start += n_events
+            continue
+        except torch.OutOfMemoryError:
+            if n_events == 1:
+                raise
+        warnings.warn(f"GPU memory is too small for {n_events:,} events at a time: going on with half", stacklevel=2)
+        n_events //= 2
+        torch.cuda.empty_cache()
+    return done
 
 
 def _moved(value: Any, device: torch.device) -> Any:
