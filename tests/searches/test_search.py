@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,21 @@ def test_a_variation_enters_the_error_of_every_region() -> None:
     assert columns.z is not None
     assert plain.z is not None
     assert columns.z <= plain.z
+
+
+def test_a_variation_of_a_signal_enters_its_model_and_its_limit() -> None:
+    one = signal(2000)
+    varied = replace(one, further={"up": one.weight * 1.6, "down": one.weight / 1.6})
+    plain, wide = (
+        search(background(4000), data(900, seed=5), {"sig": varied}, edges=EDGES, variations=variations).signals["sig"]
+        for variations in ({}, {"sig:jes": ("up", "down")})
+    )
+    signals = [channel["samples"][1] for channel in wide.workspace["channels"]]
+    (jes,) = [one for one in signals[1]["modifiers"] if one["name"] == "jes"]
+    assert jes["data"]["hi"] == pytest.approx(1.6)
+    assert plain.limit.observed is not None
+    assert wide.limit.observed is not None
+    assert wide.limit.observed > 1.05 * plain.limit.observed
 
 
 def test_a_variation_beyond_all_measure_is_limited_and_named() -> None:

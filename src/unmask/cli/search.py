@@ -11,9 +11,12 @@ import typer
 
 from unmask.cli import options
 from unmask.cli.console import note, note_problems, progress_bar, show, show_json, working
-from unmask.errors import UsageError
+from unmask.errors import UsageError, require
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from unmask.events.event_set import EventSet
     from unmask.scores.score_table import Scores
     from unmask.searches.estimate import Variation
     from unmask.workflow.sources import Sources
@@ -68,11 +71,12 @@ def search(
     from unmask.searches.search import search as search_scores
     from unmask.workflow.score import Scoring
 
+    for module in ("pyhf", "iminuit", "hepdata_lib"):  # before events are scored
+        require(module, "search")
+    require("matplotlib", "plot")
     chosen = [_number(text, "--edges") for text in edges.split(",")] if edges else None
     strengths = dict(_strength(text) for text in inject or [])
     pairs = dict(_pair(text) for text in variation or [])
-    columns = [one for pair in pairs.values() for one in pair if not _is_file(one)]
-    sources.options = replace(sources.options, keep=(*sources.options.keep, *columns))
     if sources.samples.samples:
         lumi = lumi or sources.samples.lumi
         sources.samples = replace(sources.samples, lumi=lumi)
@@ -88,16 +92,17 @@ def search(
     with atomic_path(out) as scratch:
         scratch.mkdir()
 
-        def scored(name: str, files: list[Path]) -> Scores:
+        def scored(name: str, files: list[Path], owner: str | None = None) -> Scores:
             of_files = sources.with_files(files)
-            scores = scoring.read(
-                of_files.stream(bar=progress_bar), scratch / "scores" / f"{name}.parquet", of_files.origin()
-            )
+            mine = [pair for known, pair in pairs.items() if known.rpartition(":")[0] == owner]
+            columns = dict.fromkeys(one for pair in mine for one in pair if not _is_file(one))
+            of_files.options = replace(sources.options, keep=tuple(dict.fromkeys([*sources.options.keep, *columns])))
+            scores = scoring.read(_scaled(of_files, columns), scratch / "scores" / f"{name}.parquet", of_files.origin())
             note_problems(of_files)
             note(f"{name}: {len(scores):,} events scored")
             return scores
 
-        of_signal = {_name(path): scored(f"signal-{_name(path)}", [path]) for path in signal or []}
+        of_signal = {_name(path): scored(f"signal-{_name(path)}", [path], _name(path)) for path in signal or []}
         variations: dict[str, Variation] = {}
         for name, (up, down) in pairs.items():
             one, other = (
@@ -105,7 +110,7 @@ def search(
                 for way, text in (("up", up), ("down", down))
             )
             variations[name] = (one, other)
-        expected, seen = scored("background", background), scored("data", data) if data else None
+        expected, seen = scored("background", background, ""), scored("data", data) if data else None
         with working("fitting") as progress:
             result = search_scores(
                 expected,
@@ -140,6 +145,13 @@ def search(
     for table in [tables[0].only(_SHOWN), *(table.only(table.columns[:-1]) for table in tables[1:])]:
         show(table.terminal() + "\n")
     show(f"Results: {out}")
+
+
+def _scaled(sources: Sources, columns: Iterable[str]) -> Iterator[EventSet]:
+    """Events whose columns of weights are normalized as their weights are."""
+    for file, events in sources.by_file(bar=progress_bar):
+        scale = sources.options_of_files().get(file.absolute(), sources.options).scale
+        yield replace(events, further=events.further | {name: scale * events.further[name] for name in columns})
 
 
 def _regions(path: Path) -> list[list[object]] | None:

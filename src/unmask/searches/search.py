@@ -133,6 +133,8 @@ def search(
 def _check(plan: Plan, signals: Mapping[str, Scores]) -> None:
     if plan.lumi is not None and not plan.lumi > 0:
         raise UsageError(f"luminosity {plan.lumi:g}; expected a positive number, in inverse femtobarn")
+    if "background" in signals:
+        raise UsageError("a signal is called background; give it another name")
     for name, strength in plan.inject.items():
         if name not in signals:
             raise UsageError(f"no signal {name!r} to inject; {nearest(name, signals) if signals else 'give signals'}")
@@ -177,12 +179,11 @@ def _is_first(scores: Scores) -> npt.NDArray[np.bool_]:
 def _yields(
     name: str, scores: Scores, regions: Regions, variations: Mapping[str, Variation], notes: list[str]
 ) -> Yields:
-    """Count a sample with the variations that concern it: its own, and columns that it has."""
+    """Count a sample with its variations."""
     chosen = {}
     for full, pair in variations.items():
         owner, _, variation = full.rpartition(":")
-        is_column = all(isinstance(one, str) for one in pair)
-        if owner == name or (not owner and (name == "background" or (is_column and set(pair) <= set(scores.further)))):
+        if (owner or "background") == name:
             chosen[variation] = pair
     return yields_of(name, scores, regions, chosen, notes)
 
