@@ -150,7 +150,7 @@ def search(
 def _scaled(sources: Sources, columns: Iterable[str]) -> Iterator[EventSet]:
     """Events whose columns of weights are normalized as their weights are."""
     for file, events in sources.by_file(bar=progress_bar):
-        scale = sources.options_of_files().get(file.absolute(), sources.options).scale
+        scale = sources.options_of.get(file.absolute(), sources.options).scale
         yield replace(events, further=events.further | {name: scale * events.further[name] for name in columns})
 
 
