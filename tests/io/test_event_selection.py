@@ -11,7 +11,8 @@ import pytest
 import root_events
 from tests.cli.running import failing, running
 
-from unmask.io.parquet import read_provenance
+from unmask.events.event_set import EventSet
+from unmask.io.parquet import read_provenance, write_events
 from unmask.io.read import read_events
 from unmask.io.source import ReadOptions
 
@@ -56,6 +57,20 @@ def test_cuts_on_observables_triggers_and_filters(nanoaod: Path, tmp_path: Path)
 def test_branches_of_other_formats(tmp_path: Path, kind: str, cut: str, rows: list[int], storage: Any) -> None:
     path = root_events.write(tmp_path / "a.root", kind, storage=storage)
     assert read_events(path, options=ReadOptions(cut=cut)).row.tolist() == rows
+
+
+def test_a_flag_that_is_unknown_in_some_events_is_not_set(nanoaod: Path, tmp_path: Path) -> None:
+    simulated = read_events(nanoaod)
+    data = read_events(nanoaod, options=ReadOptions(keep=("HLT_IsoMu24",)))
+    write_events(tmp_path / "both.parquet", EventSet.concatenate([data, simulated]))
+    for chunk_events in (3, 7, 50):
+        options = ReadOptions(cut="HLT_IsoMu24 and met > 50", chunk_events=chunk_events)
+        assert read_events(tmp_path / "both.parquet", options=options).row.tolist() == [0, 2]
+    # Run numbers are a column of all files, without any value where no event has one.
+    delphes = read_events(root_events.write(tmp_path / "d.root", "delphes"))
+    write_events(tmp_path / "delphes.parquet", delphes)
+    options = ReadOptions(cut="met > 50 and not run > 2")
+    assert read_events(tmp_path / "delphes.parquet", options=options).row.tolist() == [0, 2, 4]
 
 
 def test_names_that_a_file_lacks(nanoaod: Path, tmp_path: Path) -> None:

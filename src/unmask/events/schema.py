@@ -57,7 +57,7 @@ class EventSchema:
             names = ", ".join(OBJECTS[tag].name if tag in OBJECTS else f"tag {tag}" for tag in unknown)
             raise UsageError(
                 f"{n:,} of {len(events):,} events hold {names}; this {model} knows {', '.join(self.object_types)}. "
-                "Train it on events that hold them"
+                "Train it on events that hold them, or read events without them (--objects)"
             )
         n_objects = int(events.n_objects.max(initial=0))
         if n_objects > self.max_objects:

@@ -119,7 +119,9 @@ def _selected(events: EventSet, source: Source, cut: Cut | None) -> EventSet:
         source.record.count_events(f"the golden JSON of runs {runs[0]} to {runs[-1]}", len(events))
     if cut is not None:
         is_kept = np.ones(len(events), np.bool_)
-        for term, is_kept in cut.steps(events):
+        # A column of the file may be unknown in all of these events.
+        unknown = dict.fromkeys(cut.columns, np.full(len(events), np.nan))
+        for term, is_kept in cut.steps(replace(events, further=unknown | events.further)):
             source.record.count_events(term, int(np.count_nonzero(is_kept)))
         events = events[is_kept]
     return events
