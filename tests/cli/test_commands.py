@@ -25,7 +25,7 @@ def commands() -> Iterator[tuple[str, Any]]:
 
 
 def test_there_are_few_commands_and_presets() -> None:
-    assert len([*commands()]) <= 20
+    assert len([*commands()]) <= 22
     assert len(preset_names()) <= 24
     shown, _ = running("list")
     for name in preset_names():

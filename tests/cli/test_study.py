@@ -153,10 +153,9 @@ def test_what_another_version_made_is_said(data: Path, tmp_path: Path) -> None:
     assert "to do" not in plan
 
 
-def test_under_torchrun_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    code, message = failing("study", "run", "gluino", "--out", tmp_path / "out")
-    assert (code, "torchrun is for unmask train" in message) == (2, True)
+def test_under_torchrun_it_is_refused(tmp_path: Path) -> None:
+    result = unmask("study", "run", "gluino", "--out", tmp_path / "out", environment={"WORLD_SIZE": "2"})
+    assert (result.returncode, "torchrun is for unmask train" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def search(
     signal: Annotated[list[Path] | None, typer.Option(help="Simulated signal, named as its file (repeatable).")] = None,
     edges: Annotated[
         str | None,
-        typer.Option(metavar="P,P,...", help="Falling p-values: control, validation, signal regions [0.2,0.01,0.001]."),
+        typer.Option(metavar="P,P,...", help="Falling p-values between regions, control first [0.2,0.01,0.001]."),
     ] = None,
     variation: Annotated[
         list[str] | None,
