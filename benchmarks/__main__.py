@@ -17,6 +17,7 @@ PARTS = (
     "masked_token_scoring",
     "training_step",
     "event_network",
+    "export",
     "against_reference",
     "evaluation",
     "scale",

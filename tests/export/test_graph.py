@@ -223,3 +223,16 @@ def test_a_graph_holds_the_model_card_with_its_calibration(exported: Path) -> No
     assert "- Training: 18,828 events" in text
     assert "unmask train events/train.parquet" in text
     assert "background efficiency" in text.split("## Performance")[1].split("## Use")[0]
+
+
+def test_a_graph_with_fewer_slots_gives_the_same_scores(
+    detector: unmask.ContrastDetector, some: EventSet, tmp_path: Path
+) -> None:
+    write.export("sample:gluino-model", tmp_path / "model.onnx", max_objects=6)
+    graph = OnnxDetector.load(tmp_path / "model.onnx")
+    few = some[some.n_objects <= 6]
+    np.testing.assert_allclose(graph.score_events(few), detector.score_events(few), rtol=1e-5, atol=1e-5)
+    with pytest.raises(UsageError, match="this contrast detector has room for 6"):
+        graph.score_events(some)
+    with pytest.raises(UsageError, match="--max-objects is 19; expected from 1 to 18"):
+        write.export("sample:gluino-model", tmp_path / "other.onnx", max_objects=19)

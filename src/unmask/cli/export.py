@@ -20,6 +20,9 @@ def export(
     calibration: Annotated[
         Path | None, typer.Option(help="Folder of a calibration of this model: adds p-values.")
     ] = None,
+    max_objects: Annotated[
+        int | None, typer.Option(help="Objects per event with room in the graph [default: as in training].")
+    ] = None,
     overwrite: options.Overwrite = False,
 ) -> None:
     """Write a detector as one ONNX graph, from object arrays to scores, that needs no torch.
@@ -31,7 +34,7 @@ def export(
     require("onnx", "onnx")
     from unmask.export.write import export as write
 
-    differences = write(model, out, calibration=calibration, overwrite=overwrite)
+    differences = write(model, out, calibration=calibration, max_objects=max_objects, overwrite=overwrite)
     for name, difference in differences.items():
         note(f"{name}: ONNX Runtime and torch agree, largest difference {difference:.1e}")
     show(f"{model} -> {out}, {out.stat().st_size / 1e6:.1f} MB")

@@ -24,12 +24,12 @@ from unmask.networks.event_tensors import MET_FLOOR_MEV
 from unmask.scores.p_values import BackgroundTail, Survival
 
 Values = Any  # a torch tensor, or what stands for one
-#: Observables of the tail term, of MET in MeV (n,), types (n, objects) and pT in MeV (n, objects) that is 0 at padding.
+#: Observables (n, 1) of MET in MeV (n,), types (n, objects) and pT in MeV (n, objects) that is 0 at padding.
 _OBSERVABLES: dict[str, Callable[[Values, Values, Values], Values]] = {
-    "n_objects": lambda _met, types, _pt: (types != 0).double().sum(-1),
-    "met": lambda met, _types, _pt: met.double(),
-    "n_b_jets": lambda _met, types, _pt: torch.tensor(IS_B_JET)[types].double().sum(-1),
-    "sum_pt": lambda _met, _types, pt: pt.double().sum(-1),
+    "n_objects": lambda _met, types, _pt: (types != 0).double().sum(-1, keepdim=True),
+    "met": lambda met, _types, _pt: met.double()[:, None],
+    "n_b_jets": lambda _met, types, _pt: torch.tensor(IS_B_JET)[types].double().sum(-1, keepdim=True),
+    "sum_pt": lambda _met, _types, pt: pt.double().sum(-1, keepdim=True),
 }
 
 
@@ -115,13 +115,14 @@ class ContrastGraph(NetworkGraph):
     def score(self, kinematics: Values, types: Values, met: Values, pt: Values) -> tuple[Values, Values]:
         """Scores (n_events,), and -ln p (n_events, 1 + observables) of the network and of each observable."""
         observables = [_OBSERVABLES[name](met, types[:, 1:], pt) for name in self.names]
-        minus_log_p = self.first(torch.stack([self.outputs(kinematics, types).double(), *observables], -1))
+        minus_log_p = self.first(torch.cat([self.outputs(kinematics, types).double()[:, None], *observables], -1))
         of_all = minus_log_p[:, 1:]
-        in_tail = torch.stack([of_all[:, self.names.index(name)] for name in IN_TAIL], -1)
-        rules = self.second(torch.stack([in_tail.amax(-1), in_tail.sum(-1), of_all.sum(-1)], -1))
-        weight, of_observables = self.weights
-        of_tail = rules[:, :2].amax(-1) * weight + rules[:, 2] * (2 * (1 - weight))
-        return minus_log_p[:, 0] * weight + of_tail * of_observables, minus_log_p
+        in_tail = of_all[:, torch.tensor([self.names.index(name) for name in IN_TAIL])]
+        combined = in_tail.amax(-1, keepdim=True), in_tail.sum(-1, keepdim=True), of_all.sum(-1, keepdim=True)
+        rules = self.second(torch.cat(combined, -1))
+        weight, of_tail = self.weights
+        in_tail, all_together = rules[:, :2].amax(-1) * (weight * of_tail), rules[:, 2] * (2 * (1 - weight) * of_tail)
+        return minus_log_p[:, 0] * weight + in_tail + all_together, minus_log_p
 
 
 def _floor(width: int) -> Values:
@@ -134,7 +135,7 @@ class Steps:
 
     def __init__(self, tables: Sequence[Values]) -> None:
         n = max(map(len, tables))
-        self.k = max(2, math.isqrt(n - 1) + 1)
+        self.k = max(2, math.isqrt(n) + 1)  # with room behind the last number
         self.table = torch.full((len(tables), self.k**2), math.inf, dtype=torch.float64)
         for row, values in zip(self.table, tables, strict=True):
             row[: len(values)] = torch.as_tensor(values)
@@ -157,8 +158,7 @@ class PiecewiseLinear:
 
     def __init__(self, tails: Sequence[BackgroundTail]) -> None:
         self.steps = Steps([tail.value for tail in tails])
-        size = self.steps.table.shape[1]
-        self.intercept, self.slope = (torch.zeros(len(tails), size + 1, dtype=torch.float64) for _ in range(2))
+        self.intercept, self.slope = (torch.zeros_like(self.steps.table) for _ in range(2))
         for i, tail in enumerate(tails):
             value, height = (torch.as_tensor(one, dtype=torch.float64) for one in (tail.value, tail.minus_log_p))
             slope = torch.cat([height.diff() / value.diff(), torch.tensor([1 / tail.scale], dtype=torch.float64)])
@@ -167,9 +167,7 @@ class PiecewiseLinear:
 
     def __call__(self, values: Values) -> Values:
         """(n_events, n_tails)."""
-        place = self.steps.below(values) + torch.arange(
-            len(self.slope)
-        )  # each table has one entry more than there are numbers
+        place = self.steps.below(values)
         return self.intercept.flatten()[place] + self.slope.flatten()[place] * values
 
 

@@ -88,8 +88,14 @@ class Graph:
         if not any(map(is_batch, values)):
             return self.name(values, torch.int64)
         batch = self.emit("Shape", self.inputs[0].name, end=1)
-        many = [self.integers(size // BATCH if is_batch(size) else size) for size in values]
-        parts = [self.emit("Mul", batch, n) if is_batch(size) else n for n, size in zip(many, values, strict=True)]
+        parts = [
+            self.integers(size)
+            if not is_batch(size)
+            else batch
+            if size == BATCH
+            else self.emit("Mul", batch, self.integers(size // BATCH))
+            for size in values
+        ]
         return self.emit("Concat", *parts, axis=0)
 
     @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from unmask.errors import UnmaskError, UsageError
 from unmask.events.distributions import to_arrays
 from unmask.events.event_set import EventSet
 from unmask.events.objects import TAGS
+from unmask.events.schema import EventSchema
 from unmask.export import operators  # noqa: F401 (fills the tables of tracing)
 from unmask.export.graphs import PValue, graph_of
 from unmask.export.onnx_detector import FORMAT_VERSION, GRAPH, METADATA, OnnxDetector, inputs_of
@@ -24,6 +26,7 @@ from unmask.export.probes import probe_events
 from unmask.export.tracing import Graph, Traced
 from unmask.io.sample import resolve
 from unmask.model_card import model_card
+from unmask.networks.event_network import SetNetwork
 from unmask.outputs import check_output
 from unmask.scores.calibration import Calibration
 
@@ -47,7 +50,12 @@ _EXPLAIN = "explain"
 
 
 def export(
-    model: str | Path, out: str | Path, *, calibration: str | Path | None = None, overwrite: bool = True
+    model: str | Path,
+    out: str | Path,
+    *,
+    calibration: str | Path | None = None,
+    max_objects: int | None = None,
+    overwrite: bool = True,
 ) -> dict[str, float]:
     """Write a saved detector as an ONNX graph, with reference events beside it.
 
@@ -59,6 +67,8 @@ def export(
         File to write, ``model.onnx``; the reference is ``model.reference.json``.
     calibration
         Folder of a calibration of this model: the graph then gives p-values.
+    max_objects
+        Objects per event that the graph has room for, at most those of the model; with fewer it is faster.
     overwrite
         Whether a graph that is there is replaced.
 
@@ -77,6 +87,8 @@ def export(
     check_output(out, ["graph"], [folder], endings=(GRAPH,), overwrite=overwrite)
     check_output(reference, ["reference"], [folder], overwrite=overwrite)
     detector, digest = load_detector(folder), sha256_of_file(folder / MANIFEST)
+    if max_objects is not None:
+        detector.schema_ = _narrowed(detector, max_objects)
     known = None if calibration is None else Calibration.load(calibration)
     if known and known.scored_by.model not in (None, digest):
         raise UsageError(f"{calibration} is a calibration of another model ({known.scored_by}); this is {digest[:12]}")
@@ -90,6 +102,16 @@ def export(
     with atomic_path(reference) as scratch:
         scratch.write_text(json.dumps({"reference_of": digest, **outputs}) + "\n")
     return differences
+
+
+def _narrowed(detector: Detector, max_objects: int) -> EventSchema:
+    """The schema of a detector whose events have fewer objects, if its network can score them."""
+    network = getattr(detector, "network_", None)
+    if not 1 <= max_objects <= detector.schema_.max_objects:
+        raise UsageError(f"--max-objects is {max_objects}; expected from 1 to {detector.schema_.max_objects}")
+    if not isinstance(network, SetNetwork):
+        raise UsageError(f"the network of this {detector.kind} needs all its slots; leave out --max-objects")
+    return replace(detector.schema_, max_objects=max_objects)
 
 
 def build(detector: Detector, calibration: Calibration | None, facts: dict[str, Json]) -> ModelProto:

@@ -131,7 +131,8 @@ class SetNetwork(EventNetwork):
             self.pair_mean[:], self.pair_std[:] = _mean_and_std(pairs)
 
     def standardize(self, kinematics: Tensor, types: Tensor) -> Tensor:
-        scaled = (kinematics - self.mean) / self.std * self.is_used
+        n = types.shape[1]
+        scaled = (kinematics - self.mean[:n]) / self.std[:n] * self.is_used[:n]
         one_hot = (types[..., None] == self.type_numbers).to(scaled.dtype)
         return torch.cat([scaled, one_hot], -1).masked_fill((types == 0)[..., None], 0)
 

@@ -215,7 +215,7 @@ class ParticleTransformer(nn.Module):
         """
         rows = self.embedding(features)
         unseen = torch.zeros_like(is_real, dtype=rows.dtype).masked_fill(~is_real, -torch.inf)[:, None, None]
-        bias = unseen.expand(-1, -1, is_real.shape[1], -1)
+        bias = unseen
         if self.pair_embedding is not None and pairs is not None:
             n = features.shape[1]
             one, other = pair_index(n, features.device)
