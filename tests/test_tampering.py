@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -12,19 +13,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 import unmask
 from unmask import EventSet, artifacts, load_sample
-from unmask.errors import ArtifactError, UnmaskError
+from unmask.errors import ArtifactError, BadDataError, UnmaskError
 from unmask.fitted import TOKENIZERS
 from unmask.io.sample import resolve
 from unmask.scores.calibration import Calibration, calibrate
 from unmask.tokenizers.lookup_table import LookupTableTokenizer
+from unmask.workflow.score import Scoring
 
 MANIFEST, ARRAYS = "manifest.json", "arrays.safetensors"
+#: How the names of arrays begin that every score or p-value depends on.
+USED = ("logits", "network/body", "network/head", "score", "p_value", "efficiency", "unit")
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +126,7 @@ def test_arrays_of_other_shapes_or_without_numbers_are_refused(
     change: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]],
 ) -> None:
     arrays = load_file(saved[name] / ARRAYS)
-    whole = [key for key, array in arrays.items() if len(array) > 1 and not key.startswith("event")]
+    whole = [key for key, array in arrays.items() if len(array) > 1 and key.startswith(USED)]
     assert len(whole) > 2
     for key in whole[:6]:
         folder = tmp_path / key.replace("/", "-")
@@ -144,3 +149,12 @@ def test_a_network_of_ten_million_layers_is_not_built(events: EventSet, tmp_path
     signed(tmp_path / "model", manifest)
     with pytest.raises(ArtifactError, match=r"Missing key|size mismatch"):
         unmask.load(tmp_path / "model")
+
+
+def test_scores_that_are_no_numbers_are_not_written(events: EventSet, tmp_path: Path) -> None:
+    detector: Any = unmask.load("sample:gluino-model")
+    with torch.no_grad():
+        detector.network_.head.bias.fill_(math.nan)  # as after a training that went wrong unnoticed
+    with pytest.raises(BadDataError, match="300 of 300 scores of this contrast detector are NaN or infinite"):
+        Scoring(detector, device="cpu").write([events], tmp_path / "scores.parquet")
+    assert not [*tmp_path.iterdir()]

@@ -19,6 +19,7 @@ from unmask.io.sample import resolve
 from unmask.io.source import ReadOptions
 from unmask.outputs import check_output
 from unmask.scores.explanations import MostAnomalous, explained_path, write_explanations
+from unmask.scores.intervals import check_finite
 from unmask.scores.score_table import SCORES_TABLE, Scores, read_scores, write_scores
 from unmask.tables import open_table, part_name, parts_in
 from unmask.workflow.sources import Part, Sources
@@ -136,6 +137,7 @@ class Scoring:
                 scores = detector.scores(
                     some, reduction=self.reduction, with_token_losses=self.token_losses, device=self.device
                 )
+                check_finite(scores.score, f"scores of this {detector.kind} detector")
                 most.add(some, scores.score)
                 n_trained_on += scores.n_trained_on
                 histograms = add(histograms, _compared(detector, some))
