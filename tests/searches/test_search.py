@@ -18,6 +18,7 @@ from unmask.errors import BadDataError, UsageError
 from unmask.report.search_figures import search_figures
 from unmask.scores.flagged import FLAGGED_TABLE
 from unmask.scores.score_table import concatenate_scores
+from unmask.searches.reach import distance
 from unmask.searches.result import Search
 from unmask.tables import open_table
 
@@ -153,7 +154,7 @@ def test_a_report_begins_with_the_search(found: Search, tmp_path: Path) -> None:
     text = (tmp_path / "report.html").read_text()
     assert found.summary() in text
     assert text.index(found.summary()) < text.index('id="summary"')
-    assert text.count("<svg") >= 3
+    assert text.count("<svg") >= 4
     assert f"<td>{found.signals['sig'].limit.observed:.3g}</td>" in text
 
 
@@ -189,6 +190,19 @@ def test_few_events_are_fitted_with_toys() -> None:
     assert limit.observed is not None
     assert limit.observed * per_event == pytest.approx(region.observed, rel=0.1)
     assert limit.expected[2] * per_event == pytest.approx(region.expected[2], rel=0.1)
+
+
+def test_reach_is_the_median_of_pyhf_and_improves_with_luminosity(found: Search) -> None:
+    of_signal = found.signals["sig"]
+    reach = {name: np.array(values) for name, values in of_signal.reach.items()}
+    assert (np.diff(reach["excluded"]) < 0).all()
+    assert (np.diff(reach["discovered"]) < 0).all()
+    assert (reach["excluded"] < reach["evidence"]).all()
+    (now,) = np.flatnonzero(reach["luminosity"] == 1)
+    assert reach["excluded"][now] == pytest.approx(of_signal.limit.expected[2], rel=0.03)
+    # At the strength of 5 standard deviations: the median of that strength, by the model's own formulae.
+    s, counted = reach["discovered"][now] * of_signal.yields.total[2], found.background.counted
+    assert distance(0.0, counted.expected[2] + s, counted.n_auxiliary[2], counted.tau[2]) == pytest.approx(25)
 
 
 def test_a_variation_enters_the_error_of_every_region() -> None:

@@ -18,7 +18,7 @@ def search_figures(result: Mapping[str, Json], style: Style = "plain") -> dict[s
     if result["spectrum"]:
         drawings = {"spectrum": draw_spectrum(result, style=style)} | drawings
     if result["limits"]:
-        drawings["limits"] = draw_limits(result, style=style)
+        drawings |= {"limits": draw_limits(result, style=style), "reach": draw_reach(result, style=style)}
     return drawings
 
 
@@ -98,6 +98,22 @@ def draw_limits(result: Mapping[str, Json], *, style: Style = "plain") -> Drawin
         axis.set(yscale="log", ylabel="upper limit on the strength, 95% CL")
         axis.set_xticks(at, [*limits], rotation=0 if len(limits) < 4 else 90)
         legend_below(drawing.figure, axis)
+    return drawing
+
+
+def draw_reach(result: Mapping[str, Json], *, style: Style = "plain") -> Drawing:
+    """Draw the strengths that are excluded and discovered against luminosity, for each signal."""
+    lumi = result["lumi_per_fb"]
+    with new_figure(1, 2, (8, 3.8), style=style, sharey=True) as (drawing, axes):
+        titles = {"excluded": "excluded at 95% CL", "discovered": "discovered at 5 standard deviations"}
+        for axis, (name, title) in zip(axes[0], titles.items(), strict=True):
+            for (signal, one), line in zip(result["limits"].items(), line_styles(), strict=False):
+                at = np.array(one["reach"]["luminosity"]) * (lumi or 1.0)
+                axis.plot(at, np.array(one["reach"][name], np.float64), **line, label=signal)
+            unit = "luminosity / that of the data" if lumi is None else "luminosity [1/fb]"
+            axis.set(xscale="log", yscale="log", xlabel=unit, title=title)
+        axes[0, 0].set_ylabel("strength")
+        legend_below(drawing.figure, axes[0, 0])
     return drawing
 
 

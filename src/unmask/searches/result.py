@@ -90,6 +90,8 @@ class SignalResult:
     ----------
     region_z
         Median significance in each signal region alone, if the signal is there.
+    reach
+        Strengths excluded and discovered by luminosity, in units of that of the search.
     method
         Of limits and p-value: asymptotic, or toys.
     expected_z
@@ -106,6 +108,7 @@ class SignalResult:
     p_value: float | None
     z: float | None
     region_z: list[float]
+    reach: dict[str, Json]
     expected_z: float | None = None
     strength: float | None = None
     strength_error: float | None = None
@@ -173,6 +176,7 @@ class Search:
                 "expected_z_of_regions": dict(zip([one.name for one in self.regions[2:]], found.region_z, strict=True)),
                 "strength": found.strength,
                 "strength_error": found.strength_error,
+                "reach": found.reach,
             }
         return {
             "format_version": FORMAT_VERSION,

@@ -17,6 +17,7 @@ from unmask.scores.score_table import Scores, concatenate_scores
 from unmask.searches.counting import CountedBackground, events_limit, expected_events_limits, z_value
 from unmask.searches.estimate import Background, Variation, Yields, yields_of
 from unmask.searches.model import Fits, NotConvergedError, fit_asymptotic, is_asymptotic, workspace
+from unmask.searches.reach import reach
 from unmask.searches.regions import Regions
 from unmask.searches.result import Limit, RegionResult, Search, SignalResult
 from unmask.searches.spectrum import spectrum
@@ -331,7 +332,8 @@ def _signal(
         limit, p_value = Limit(found.limit, found.expected_limits), found.p_value
     z = None if p_value is None else float(z_value(p_value))
     expected_z = found.expected_z if found else None
-    return SignalResult(name, template, spec, method, limit, p_value, z, region_z, expected_z, *strength)
+    luminosities = reach(background, template)
+    return SignalResult(name, template, spec, method, limit, p_value, z, region_z, luminosities, expected_z, *strength)
 
 
 def _largest_loss(background: Background, template: Yields) -> float:
