@@ -300,7 +300,10 @@ def read_scores(path: str | Path) -> Scores:
     parts = [part for part in stream_scores(path) if len(part)]
     if not parts:
         raise UsageError(f"{path}: holds no scores")
-    return concatenate_scores(parts)
+    whole = concatenate_scores(parts)
+    del parts
+    pa.default_memory_pool().release_unused()  # as much again as the scores
+    return whole
 
 
 def concatenate_scores(parts: Sequence[Scores]) -> Scores:
@@ -310,7 +313,7 @@ def concatenate_scores(parts: Sequence[Scores]) -> Scores:
     training of some is kept: of the events of the others it is not known that they were trained on.
     """
     common = [name for name in COLUMNS if all(name in part.observables for part in parts)]
-    observables = {name: np.concatenate([part.observables[name] for part in parts]) for name in common}
+    parts = [replace(part, observables={name: part.observables[name] for name in common}) for part in parts]
     if any(part.token_loss is None for part in parts):
         parts = [replace(part, token_loss=None) for part in parts]
     if any(part.leading_objects is None for part in parts):
@@ -320,4 +323,4 @@ def concatenate_scores(parts: Sequence[Scores]) -> Scores:
             replace(part, was_trained_on=np.zeros(len(part), np.bool_)) if part.was_trained_on is None else part
             for part in parts
         ]
-    return replace(join(parts), observables=observables)
+    return join(parts)
