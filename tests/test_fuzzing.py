@@ -33,7 +33,7 @@ from unmask.workflow.score import Scoring
 sys.path.insert(0, str(Path(__file__).parent / "io"))
 from event_files import FORMATS, example_events
 
-EXAMPLES = int(os.environ.get("UNMASK_FUZZ_EXAMPLES", "15"))
+EXAMPLES = int(os.environ.get("UNMASK_FUZZ_EXAMPLES", "8"))
 FUZZED = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 #: What a damage does to the bytes of a file: at a relative place, some bytes replaced, inserted or cut off.
 DAMAGES = st.lists(

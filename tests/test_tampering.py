@@ -86,7 +86,7 @@ VALUES = (None, "x", -1, 0, 1e308, float("nan"), 10**12, [], {}, ["a"], {"a": 1}
 
 
 @pytest.mark.parametrize("name", ["detector", "tokenizer", "calibration"])
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_manifest_with_any_other_value_works_or_is_refused(
     saved: dict[str, Path], events: EventSet, tmp_path: Path, name: str, data: st.DataObject

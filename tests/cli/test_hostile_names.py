@@ -46,11 +46,14 @@ def test_a_terminal_shows_escapes_instead_of_obeying_them(tmp_path: Path, events
     assert "\x1b]0" not in message
 
 
-def test_spreadsheets_take_no_name_for_a_formula(tmp_path: Path, scores: Path) -> None:
+def test_spreadsheets_and_browsers_take_no_name_for_a_command(tmp_path: Path, scores: Path) -> None:
     running("evaluate", scores, "--out", tmp_path / "results")
     with (tmp_path / "results" / "leaderboard.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {row["Signal"] for row in rows} == {f"'{FORMULA}"}
+    text = (tmp_path / "results" / "table.md").read_text()
+    assert "## Notes" in text
+    assert "<img" not in text
     background = tmp_path / "background.parquet"
     read = read_scores(scores)
     write_scores(background, [read[read.label == 0]])
@@ -60,13 +63,6 @@ def test_spreadsheets_take_no_name_for_a_formula(tmp_path: Path, scores: Path) -
         processes = {row["process"] for row in csv.DictReader(file)}
     assert f"'{FORMULA}" in processes
     assert FORMULA not in processes
-
-
-def test_notes_in_markdown_hold_no_html(tmp_path: Path, scores: Path) -> None:
-    running("evaluate", scores, "--out", tmp_path / "results")
-    text = (tmp_path / "results" / "table.md").read_text()
-    assert "## Notes" in text
-    assert "<img" not in text
 
 
 @pytest.mark.parametrize("column", ["row", "event_id", "file", "process", "label", "weight", "score"])

@@ -87,3 +87,11 @@ def test_an_allocation_that_fails_is_an_error(fail: Callable[[], object]) -> Non
     assert code == 1
     assert "not enough memory" in message
     assert "make the network, training.batch_size or --chunk-events smaller" in message
+
+
+def test_settings_that_are_nested_too_deeply_are_an_error(events: Path, tmp_path: Path) -> None:
+    preset = tmp_path / "deep.toml"
+    preset.write_text(f"[detector]\nkind = {'[' * 5000}{']' * 5000}\n")
+    code, message = failing("train", events, "--preset", preset, "--out", tmp_path / "model")
+    assert code == 3
+    assert "nested too deeply" in message

@@ -103,8 +103,8 @@ def main() -> None:
         _fail(f"{error.object!r}: a name that is not UTF-8 text; rename it", 3)
     except (MemoryError, RuntimeError) as error:
         text = " ".join(str(error).split())
-        if text.startswith("Symlink loop"):
-            _fail(text, 3)
+        if isinstance(error, RecursionError) or text.startswith("Symlink loop"):
+            _fail(f"{text}: a file that is nested too deeply, or a loop of links", 3)
         if isinstance(error, RuntimeError) and not re.search("alloc|out of memory|Storage size|Overflow", text):
             raise
         advice = "make the network, training.batch_size or --chunk-events smaller"
