@@ -138,6 +138,21 @@ def test_with_few_events_observables_count_more_and_batches_are_smaller(parts: t
     assert n_steps == (20, 20)  # of 30 events and of 200
 
 
+def test_a_killed_training_on_few_events_goes_on_as_if_it_had_not_been(
+    parts: tuple[EventSet, ...], tmp_path: Path
+) -> None:
+    """Its events are mirrored anew in every epoch, whatever they were before."""
+    once, twice = (replace(TRAINING, max_epochs=n, schedule="constant") for n in (1, 2))
+
+    def scores(folder: str, *trainings: TrainingSettings) -> npt.NDArray[np.float64]:
+        for training in trainings:
+            detector = ContrastDetector(backbone="part-noint", size="tiny", training=training)
+            detector.fit(parts[0][:600], parts[1][:200], run_folder=tmp_path / folder)
+        return detector.score_events(parts[2][:100])
+
+    np.testing.assert_array_equal(scores("continued", once, twice), scores("at once", twice))
+
+
 def test_events_far_in_the_tail_are_never_tied(detector: ContrastDetector, parts: tuple[EventSet, ...]) -> None:
     events = parts[2][:500]
     factor = np.float32(8)

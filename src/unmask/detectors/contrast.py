@@ -18,7 +18,7 @@ from unmask.detectors.observable_tail import ObservableTail
 from unmask.detectors.prior import CopiesAndTheories
 from unmask.events.cuts import Cut
 from unmask.events.event_set import EventSet
-from unmask.networks.event_network import BackboneName, EventNetwork
+from unmask.networks.event_network import ETA, PHI, BackboneName, EventNetwork
 from unmask.networks.event_tensors import EventTensors, event_tensors
 from unmask.networks.particle_transformer import SizeName
 from unmask.parameters import Fraction, NotNegative
@@ -160,7 +160,17 @@ class ContrastDetector(EventDetector):
 
 
 class _Task(CopiesTask):
+    """With few events, makes more of them: in each epoch, each is as it is or mirrored in eta, in phi, or in both."""
+
     min_steps = 20
+    signs = torch.ones(())
+
+    def start_epoch(self) -> None:
+        if self.n_train < ContrastDetector.events_wanted:
+            kinematics, before = self.train[0], self.signs
+            self.signs = 2.0 * torch.randint(2, (self.n_train, 1, 2), device=kinematics.device) - 1
+            kinematics[..., [ETA, PHI]] *= self.signs * before.to(kinematics.device)
+        super().start_epoch()
 
 
 def _without_each_object(events: EventSet) -> tuple[npt.NDArray[np.int64], EventSet]:
