@@ -28,6 +28,8 @@ GRAPH = ".onnx"
 FORMAT_VERSION = 1
 #: Key of the metadata of a graph.
 METADATA = "unmask"
+#: Outputs that explain scores.
+_EXPLAINING = {"contribution", "probability"}
 #: Events in memory at a time: pair features are 171 rows for each, and an explained event is as many as it has slots.
 _EVENTS, _EXPLAINED = 512, 64
 
@@ -81,7 +83,7 @@ class OnnxDetector(Detector):
         histograms = {name: np.array(values) for name, values in metadata["background"].items()}
         self.background_ = from_arrays(metadata["training"]["variables"], histograms, "")
         self._outputs = [output.name for output in session.get_outputs()]
-        self.can_explain = bool({"contribution", "probability"} & {*self._outputs})  # type: ignore[misc]
+        self.can_explain = bool(_EXPLAINING & {*self._outputs})  # type: ignore[misc]
         if "token_loss" in self._outputs:
             self.score_names = (self.settings()["score"],)  # type: ignore[misc]
 
@@ -114,7 +116,8 @@ class OnnxDetector(Detector):
         return outputs["score"], outputs.get("token_loss")
 
     def run(self, events: EventSet, *, explain: bool = False) -> dict[str, npt.NDArray[Any]]:
-        """All outputs of the graph, by name."""
+        """Outputs of the graph by name; those that explain, which are large, only if asked for."""
+        names = [name for name in self._outputs if explain or name not in _EXPLAINING]
         events = self.schema_.admit(events, f"{self.kind} detector")
         flag = {"explain": np.array(explain)} if self.can_explain else {}
         inputs = inputs_of(events)
@@ -122,16 +125,17 @@ class OnnxDetector(Detector):
             inputs = {name: np.zeros((1, *array.shape[1:]), array.dtype) for name, array in inputs.items()}
         n, size = len(inputs["tag"]), _EXPLAINED if explain else _EVENTS
         parts = [
-            self.session.run(self._outputs, {name: array[i : i + size] for name, array in inputs.items()} | flag)
+            self.session.run(names, {name: array[i : i + size] for name, array in inputs.items()} | flag)
             for i in range(0, n, size)
         ]
         whole = [np.concatenate(of_parts)[: len(events)] for of_parts in zip(*parts, strict=True)]
-        return dict(zip(self._outputs, whole, strict=True))
+        return dict(zip(names, whole, strict=True))
 
     def explain(self, events: EventSet, *, device: str = "auto") -> list[Explanation]:
         self._check_device(device)
         if not self.can_explain:
             return super().explain(events)
+        events = self.schema_.admit(events, f"{self.kind} detector")
         outputs, words = self.run(events, explain=True), self.facts["words"]
         if "token" in outputs:
             words = words | {"event_positions": {int(at): name for at, name in words["event_positions"].items()}}

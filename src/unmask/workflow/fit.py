@@ -13,6 +13,7 @@ from unmask.errors import UsageError
 from unmask.events.event_set import EventSet
 from unmask.events.fingerprints import KnownEvents, TrainingFingerprints, is_leak, repeated_text
 from unmask.events.splits import TEST, TRAIN, VALIDATION, Splitter
+from unmask.export.onnx_detector import GRAPH, OnnxDetector
 from unmask.io.sample import resolve
 from unmask.outputs import kind_of
 from unmask.tokenizers import Tokenizer
@@ -156,6 +157,11 @@ def can_go_on(folder: Path, new: Tokenizer | Detector) -> bool:
 
 
 def load(folder: str | Path) -> Detector | Tokenizer:
-    """Load a saved detector or tokenizer; ``sample:gluino-model`` is the detector that ships with the package."""
+    """Load a saved detector or tokenizer, or a graph (``model.onnx``).
+
+    ``sample:gluino-model`` is the detector that ships with the package.
+    """
+    if Path(folder).suffix == GRAPH:
+        return OnnxDetector.load(folder)
     loaded: Detector | Tokenizer = fitted.load(resolve(folder))
     return loaded
