@@ -265,7 +265,8 @@ def test_commands_run_in_order(page: Path, workplace: Path) -> None:
             assert out is None or out.exists(), words
     if page == README:
         rows = re.findall(r"^\| (`[^|]*`) \| ([^|]*) \|$", (ROOT / "docs" / "studies.md").read_text(), re.MULTILINE)
-        assert_there(workplace / "my-study", {name for row in rows for name in names_of_files(row[0])} - {"flagged/"})
+        named = {name for row in rows for name in names_of_files(row[0])}
+        assert_there(workplace / "my-study", named - {"flagged/", "search/"})  # of data
         (results,) = [content for name, content in rows if name == "`results/`"]
         assert_there(workplace / "my-study" / "results", names_of_files(results))
         assert_there(workplace / "my-study" / "figures" / "default", {"altered-copies-beside-background.svg"})
