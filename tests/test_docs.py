@@ -38,7 +38,7 @@ _TORCHRUN = "torchrun --standalone --nproc-per-node 4 -m unmask train background
 #: Blocks of commands that are parsed but not run, by their first command, with the reason.
 NOT_RUN = {
     "unmask search sample:gluino-model --background sample:gluino \\": "tests/cli/test_search_command.py",
-    "pip install '.[dask]'": "needs a cluster; tests/workflow/test_dask.py starts one",
+    "pip install '.[train,dask]'": "needs a cluster; tests/workflow/test_dask.py starts one",
     "unmask study run --background bkg.csv --signal sig.csv --out my-study": "the study of README on other files",
     "unmask data split sample:gluino --out events --seed 1": "tests/test_examples.py runs the examples",
     "unmask train background.root --prior stop:stop_600.root --prior zprime:zprime_*.root --out model": (
