@@ -96,6 +96,6 @@ def test_what_does_not_fit_is_one_message(folder: Path, tmp_path: Path) -> None:
     weight = np.where(np.arange(500) == 3, np.nan, 1.0)
     write_scores(tmp_path / "nan.parquet", [normal_scores(500, "n.csv", weight=weight)])
     for command in (("calibrate",), ("flag", folder / "cal")):
-        assert "1 of 500 weights are NaN" in failing(*command, tmp_path / "nan.parquet")[1]
+        assert "1 of 500 weights, first nan" in failing(*command, tmp_path / "nan.parquet")[1]
     assert "a scores file is given twice" in failing("flag", folder / "cal", control, control)[1]
     assert "which is read; choose another name" in failing("flag", folder / "cal", control, "--out", control)[1]
