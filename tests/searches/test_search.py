@@ -270,6 +270,15 @@ def test_zero_observed_and_an_empty_region_of_simulation_give_numbers() -> None:
     assert any("signal-2: no background is simulated" in note for note in result.notes)
 
 
+def test_an_overwhelming_excess_has_finite_numbers(tmp_path: Path) -> None:
+    result = search(background(9000), data(3000, n_signal=9000), {"sig": signal(500)}, edges=EDGES)
+    assert result.regions[2].z == pytest.approx(37, abs=0.1)
+    result.write(tmp_path)
+    written = (tmp_path / "search.json").read_text()
+    assert "NaN" not in written
+    assert "Infinity" not in written
+
+
 def test_negative_weights_give_an_estimate_or_are_named() -> None:
     weight = np.where(np.arange(40_000) % 10 == 0, -1.0, 1.0)
     result = search(background(40_000, weight=weight), data(5000), edges=EDGES)

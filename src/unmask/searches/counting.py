@@ -22,6 +22,8 @@ FloatArray = npt.NDArray[np.float64]
 BANDS = (-2, -1, 0, 1, 2)
 #: Fewer auxiliary events than this make an estimate that is as good as none: its error is 1,000 times its value.
 _MIN_AUXILIARY = 1e-6
+#: Smaller ones are rounded to this: 37 standard deviations.
+_SMALLEST_P = 1e-300
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,11 @@ class CountedBackground:
         return self.n_auxiliary / self.tau
 
     def p_values(self, observed: Any) -> FloatArray:
-        """P(N >= observed) of background alone, also of numbers between counts."""
+        """P(N >= observed) of background alone, also of numbers between counts; never zero."""
         observed = np.asarray(observed, np.float64)
         with np.errstate(invalid="ignore"):
             p = betainc(observed, self.n_auxiliary + 1, 1 / (1 + self.tau))
-        return np.asarray(np.where(observed > 0, p, 1.0))
+        return np.asarray(np.where(observed > 0, np.maximum(p, _SMALLEST_P), 1.0))
 
     def next_p_values(self, observed: Any) -> FloatArray:
         """P(N > observed) at the same sum of observed and auxiliary events.

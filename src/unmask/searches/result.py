@@ -174,8 +174,8 @@ class Search:
                 "z": found.z,
                 "expected_z": found.expected_z,
                 "expected_z_of_regions": dict(zip([one.name for one in self.regions[2:]], found.region_z, strict=True)),
-                "strength": found.strength,
-                "strength_error": found.strength_error,
+                "strength": _finite(found.strength),
+                "strength_error": _finite(found.strength_error),
                 "reach": found.reach,
             }
         return {
@@ -195,9 +195,9 @@ class Search:
 
     def write(self, folder: str | Path, **made_by: Json) -> None:
         """Write ``search.json``, tables, HEPData records, workspaces, and events to pick to a folder."""
-        folder = Path(folder)
+        folder, content = Path(folder), self.to_json() | {"provenance": provenance(**made_by)}
         texts = {
-            "search.json": json.dumps(self.to_json() | {"provenance": provenance(**made_by)}, indent=1) + "\n",
+            "search.json": json.dumps(content, indent=1, allow_nan=False) + "\n",
             "yields.tex": "\n".join(table.latex() for table in self.tables()),
             "yields.md": "\n".join(table.markdown() for table in self.tables()),
         }

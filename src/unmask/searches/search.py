@@ -330,7 +330,7 @@ def _signal(
         method = "toys"
     if found:
         limit, p_value = Limit(found.limit, found.expected_limits), found.p_value
-    z = None if p_value is None else float(z_value(p_value))
+    z = found.z if found else None if p_value is None else float(z_value(p_value))
     expected_z = found.expected_z if found else None
     luminosities = reach(background, template)
     return SignalResult(name, template, spec, method, limit, p_value, z, region_z, luminosities, expected_z, *strength)
