@@ -69,6 +69,7 @@ def test_a_kill_leaves_the_old_or_the_new_folder_and_nothing_after_the_next_writ
     _killed(folder, where)
     assert [path.name for path in tmp_path.iterdir()] != ["model"]  # something was left
     assert load_artifact(folder).arrays["x"] == expected
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
     _save(folder, 3.0)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     assert load_artifact(folder).arrays["x"] == 3.0

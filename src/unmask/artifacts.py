@@ -68,9 +68,12 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
 
 def recover(path: Path) -> None:
-    """Put back a folder that a process moved aside and was killed before it had moved another one to its place."""
-    if not path.exists() and path.with_name(f".{path.name}{_SCRATCH}").exists():
-        with _scratch_folder(path):
+    """Remove what a killed process left beside ``path``, and put back a folder that it had moved aside.
+
+    Nothing is done beside a process that is at work, or where this one may not write.
+    """
+    if path.with_name(f".{path.name}{_SCRATCH}").exists():
+        with suppress(UnmaskError, OSError), _scratch_folder(path, wait_seconds=0):
             pass
 
 
@@ -113,14 +116,15 @@ def _refuse(path: Path) -> Callable[[], None]:
 
 
 @contextmanager
-def _scratch_folder(path: Path) -> Iterator[Path]:
+def _scratch_folder(path: Path, wait_seconds: float | None = None) -> Iterator[Path]:
     """Give an empty folder beside ``path`` that no other process uses, and remove it after the block."""
     scratch = path.with_name(f".{path.name}{_SCRATCH}")
+    wait = _WAIT_SECONDS if wait_seconds is None else wait_seconds
     with ExitStack() as stack:
         while True:
             scratch.mkdir(exist_ok=True)
             try:
-                stack.enter_context(lock(scratch / _LOCK, _refuse(path), seconds=_WAIT_SECONDS))
+                stack.enter_context(lock(scratch / _LOCK, _refuse(path), seconds=wait))
                 break
             except FileNotFoundError:  # the process that held it has removed it
                 continue

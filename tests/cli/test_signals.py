@@ -27,6 +27,17 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(autouse=True)
+def _signals_arrive() -> Iterator[None]:
+    """Undo what a shell does to processes in the background: it has them ignore Ctrl-C."""
+    before = {
+        number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @NUMBERS
 def test_a_signal_stops_a_command_and_leaves_nothing(
     events: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], number: signal.Signals

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from unmask.artifacts import MANIFEST, Json, provenance, sha256_of_file
+from unmask.artifacts import MANIFEST, Json, provenance, recover, sha256_of_file
 from unmask.detectors import Detector, load_detector
 from unmask.errors import ArtifactError, UnmaskError, UsageError
 from unmask.events.distributions import Histograms, add, count, differences, variables_of
@@ -232,6 +232,7 @@ class Parts:
             identity = json.dumps({**self.scoring.origin(), **origin}, sort_keys=True)
             digest = hashlib.sha256(identity.encode()).hexdigest()
             if (n_there := _length(out, digest)) is not None:
+                recover(out)
                 return Outcome(n_there, is_kept=True)
             written = self.scoring.write(part.stream(), out, **origin, part=digest)
         except UnmaskError as error:
