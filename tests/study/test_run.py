@@ -353,10 +353,12 @@ def test_what_another_version_made_is_made_again(
         "report",
     ]  # nothing is trained again for a new package
     monkeypatch.undo()
-    monkeypatch.setitem(runner.VERSIONS, "calibration", 3)
-    assert to_do() == ["calibration masked-token", "search masked-token", "statistics masked-token", "report"]
+    monkeypatch.setitem(runner.VERSIONS, "calibration", 4)
+    stages = ["calibration masked-token", "search masked-token", "statistics masked-token", "results", "report"]
+    assert to_do() == stages
     monkeypatch.setitem(runner.VERSIONS, "detector ddd", 2)
-    assert to_do() == ["calibration masked-token", "search masked-token", "statistics masked-token", "report"]
+    stages = ["calibration masked-token", "search masked-token", "statistics masked-token", "results", "report"]
+    assert to_do() == stages
     monkeypatch.setitem(runner.VERSIONS, "detector masked-token", 2)
     assert to_do()[:2] == ["detector masked-token", "scores masked-token"]
 

@@ -50,7 +50,7 @@ VERSIONS: dict[str, int] = {
     "detector contrast": 2,
     "detector deep-svdd": 2,
     "scores": 2,
-    "calibration": 2,
+    "calibration": 3,
     "search": 2,
 }
 
