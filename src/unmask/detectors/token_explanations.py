@@ -21,7 +21,7 @@ NO_OBJECT = "no further object"
 
 @dataclass(frozen=True)
 class TokenTexts:
-    """What the tokens of a tokenizer are called, those of events included.
+    """Names of the tokens of a tokenizer, those of events included.
 
     Attributes
     ----------

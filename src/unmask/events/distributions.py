@@ -92,7 +92,7 @@ Histograms = dict[str, Histogram]
 
 @dataclass(frozen=True)
 class Difference:
-    """How a variable differs from its distribution in background.
+    """Difference of a variable from its distribution in background.
 
     Attributes
     ----------

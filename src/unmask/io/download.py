@@ -162,7 +162,7 @@ def _record(name: str, directory: str | Path | None, pattern: str | None) -> tup
 
 
 def _fetch_record(study: Study) -> _Record:
-    """What Zenodo's interface knows of a record."""
+    """Content of a record, from Zenodo's interface."""
     import requests
 
     address = f"{_ZENODO}/api/records/{study.record}"

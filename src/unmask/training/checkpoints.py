@@ -22,7 +22,7 @@ CHECKPOINT = "checkpoint.safetensors"
 
 @dataclass(frozen=True)
 class CheckpointState:
-    """What a checkpoint holds besides tensors: what must be the same to continue, and the record of each epoch."""
+    """State besides tensors: settings that must be the same to continue, and the record of each epoch."""
 
     identity: dict[str, Any]
     history: list[EpochRecord]

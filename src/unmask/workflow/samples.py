@@ -64,7 +64,7 @@ class Samples:
         return matching[0]
 
     def scale(self, sample: Sample, sum_of_weights: float) -> float:
-        """What the weights of a sample are multiplied by."""
+        """Factor of the weights of a sample."""
         return self.lumi * _PB_PER_FB * (sample.xsec or 0) * sample.k_factor / sum_of_weights
 
 
