@@ -130,6 +130,9 @@ def test_the_file_says_what_it_is(exported: Path) -> None:
     (metadata,) = (json.loads(one.value) for one in model.metadata_props)
     assert [(one.domain, one.version) for one in model.opset_import] == [("", metadata["opset"])] == [("", 17)]
     assert metadata["kind"] == "contrast"
+    names = [node.name for node in model.graph.node]  # without which older runtimes refuse it
+    assert all(names)
+    assert len(names) == len(set(names))
     assert metadata["object_types"]["b-jet"] == 2
     assert metadata["inputs"]["pt_mev"] == "pT in MeV"
     assert metadata["model"] == write.sha256_of_file(sample_path("gluino-model") / "manifest.json")

@@ -67,7 +67,8 @@ class Graph:
         if key not in self._known:
             self._known[key] = [f"{op.lower()}_{self._n_names + i}" for i in range(n)]
             self._n_names += n
-            self.nodes.append(helper.make_node(op, list(inputs), self._known[key], **attributes))
+            names = self._known[key]
+            self.nodes.append(helper.make_node(op, list(inputs), names, names[0], **attributes))
         return self._known[key] if n > 1 else self._known[key][0]
 
     def name(self, value: Any, dtype: torch.dtype) -> Any:

@@ -30,7 +30,7 @@ from unmask.networks.event_network import SetNetwork
 from unmask.outputs import check_output
 from unmask.scores.calibration import Calibration
 
-#: Old enough for the runtimes of experiments: ONNX Runtime 1.12 reads it.
+#: Old enough for the runtimes of experiments.
 OPSET, IR_VERSION = 17, 8
 #: Scores of ONNX Runtime and torch differ by at most this, and by this part of the score.
 TOLERANCE = 1e-5
@@ -122,6 +122,7 @@ def build(detector: Detector, calibration: Calibration | None, facts: dict[str, 
         for name, (dtype, text) in _ARRAYS.items()
     ]
     code = graph_of(detector)
+    arrays[0] = arrays[0].long()  # older runtimes cannot compare small integers
     with torch.no_grad():
         outputs = code(*arrays)
         if calibration:
@@ -143,7 +144,7 @@ def build(detector: Detector, calibration: Calibration | None, facts: dict[str, 
         "fingerprints": base64.b64encode(detector.seen_.fingerprint.tobytes() if detector.seen_ else b"").decode(),
     }
     infos = [graph.info(value, name) for name, value in outputs.items()]
-    graph.nodes += [helper.make_node("Identity", [value.name], [name]) for name, value in outputs.items()]
+    graph.nodes += [helper.make_node("Identity", [value.name], [name], name) for name, value in outputs.items()]
     constants = list(graph.initializers.values())
     proto = helper.make_graph(graph.nodes, "unmask", graph.inputs, infos, constants)
     opset = [helper.make_opsetid("", OPSET)]
