@@ -484,6 +484,13 @@ def test_without_signal_there_are_scores_thresholds_and_a_report(files: Path, tm
     assert any("does not explain its scores" in note for note in listener.notes)
 
 
+def test_data_unlike_the_training_background_are_noted(files: Path, tmp_path: Path, fisher: str) -> None:
+    sources = study_files((files / "background.parquet",), data=(files / "tops.parquet",))
+    run, listener = new_run(tmp_path / "out", sources, only=[fisher], changes={})
+    run.run()
+    assert [note for note in listener.notes if note.startswith("fisher: warning: these events do not look like")]
+
+
 def test_signal_among_the_files_of_a_study_and_beside_them(files: Path, tmp_path: Path) -> None:
     sample = load_sample("gluino")[:8000]
     write_events(tmp_path / "mixed.parquet", sample.with_label(-1))

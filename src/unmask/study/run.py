@@ -208,15 +208,17 @@ class StudyRun:
         for text in few_events(made, self._read("train")):
             self.reporter.note(f"{title}: {text}")
 
-    def _score(self, name: str, events: Iterable[EventSet], files: Sequence[Path], out: Path, explain: int) -> None:
-        """Score events, and explain the most anomalous where the detector can."""
+    def _score(
+        self, name: str, events: Iterable[EventSet], files: Sequence[Path], out: Path, explain: int
+    ) -> list[str]:
+        """Score events, explain the most anomalous where the detector can, and warn if they are unlike background."""
         scoring = Scoring(self._model(name), explain=explain, device=self.device)
         if explain and not scoring.detector.can_explain:
             self.reporter.note(f"{name}: a {scoring.detector.kind} detector does not explain its scores")
             scoring = replace(scoring, explain=0)
         inputs = [{"file": path.name, "sha256": self.ledger.digest(path)} for path in files]
         chunks = (part for some in events for part in some.chunks(_CHUNK_EVENTS))
-        scoring.write(chunks, out, inputs=inputs)
+        return scoring.warnings([scoring.write(chunks, out, inputs=inputs)])
 
     def _test(self, name: str) -> None:
         """Score test events."""
@@ -241,7 +243,8 @@ class StudyRun:
         """Score data, and write the events above the threshold with their p-values."""
         data, out, path = self._events("data"), self._scores(f"{name}-data"), self._flagged(name)
         folder = self.calibration_of(name)
-        self._score(name, stream_events(data), [data], out, N_EXPLAINED)
+        for text in self._score(name, stream_events(data), [data], out, N_EXPLAINED):
+            self.reporter.note(f"{name}: {text}")
         calibration = Calibration.load(folder)
         flagged = calibration.flag(out)
         flagged.write(path, metadata=provenance(calibration=sha256_of_file(folder / MANIFEST), scores=[out.name]))
