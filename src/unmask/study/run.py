@@ -203,14 +203,11 @@ class StudyRun:
         if name in self.priors:
             fitted["prior"] = without_families(self._read("prior"), self.priors[name])
         more = {"run_folder": run_folder_of(folder), "watch": self.reporter.training, "title": title}
-        made = fit(settings, self._read("train"), self._read("validation"), **more, **fitted)
-        made.save(folder)
+        (made := fit(settings, self._read("train"), self._read("validation"), **more, **fitted)).save(folder)
         for text in few_events(made, self._read("train")):
             self.reporter.note(f"{title}: {text}")
 
-    def _score(
-        self, name: str, events: Iterable[EventSet], files: Sequence[Path], out: Path, explain: int
-    ) -> list[str]:
+    def _score(self, name: str, events: Iterable[EventSet], files: Sequence[Path], out: Path, explain: int) -> None:
         """Score events, explain the most anomalous where the detector can, and warn if they are unlike background."""
         scoring = Scoring(self._model(name), explain=explain, device=self.device)
         if explain and not scoring.detector.can_explain:
@@ -218,7 +215,8 @@ class StudyRun:
             scoring = replace(scoring, explain=0)
         inputs = [{"file": path.name, "sha256": self.ledger.digest(path)} for path in files]
         chunks = (part for some in events for part in some.chunks(_CHUNK_EVENTS))
-        return scoring.warnings([scoring.write(chunks, out, inputs=inputs)])
+        for text in scoring.warnings([scoring.write(chunks, out, inputs=inputs)]):
+            self.reporter.note(f"{name}: {text}")
 
     def _test(self, name: str) -> None:
         """Score test events."""
@@ -243,8 +241,7 @@ class StudyRun:
         """Score data, and write the events above the threshold with their p-values."""
         data, out, path = self._events("data"), self._scores(f"{name}-data"), self._flagged(name)
         folder = self.calibration_of(name)
-        for text in self._score(name, stream_events(data), [data], out, N_EXPLAINED):
-            self.reporter.note(f"{name}: {text}")
+        self._score(name, stream_events(data), [data], out, N_EXPLAINED)
         calibration = Calibration.load(folder)
         flagged = calibration.flag(out)
         flagged.write(path, metadata=provenance(calibration=sha256_of_file(folder / MANIFEST), scores=[out.name]))
