@@ -60,8 +60,8 @@ def test_limits_from_toys_cover() -> None:
     signal = Yields(per_region, per_region / 30, 0.01, {"jes": (CHANGE, 1 / CHANGE)})
     rng = np.random.default_rng(8)
     n_covered = 0
-    for background, observed in experiments(150, seed=7):
+    for background, observed in experiments(100, seed=7):
         both = observed + rng.poisson(strength * per_region)
         limit = toy_limits(both, signal, Background.of(background.yields, float(both[0])), seed=1, n_toys=1500).observed
         n_covered += limit is not None and limit >= strength
-    assert n_covered >= 0.95 * 150 - 1
+    assert n_covered >= 0.95 * 100 - 1
