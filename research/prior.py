@@ -108,6 +108,8 @@ def table(out: Path) -> None:
                         row = np.array([_auc(background, signal), *((signal > cut).mean() for cut in cuts)])
                         figures.setdefault(family, []).append(row)
                 benchmark = [figures.pop(family) for family in list(figures) if "benchmark" in family]
+                if not benchmark:  # not all trainings are there yet
+                    continue
                 library = np.mean([np.mean(rows, axis=0) for rows in figures.values()], axis=0)
                 cells = [" / ".join(f"{x:.3f}" for x in means) for means in (library, np.mean(benchmark[0], axis=0))]
                 n, seed = stem.removeprefix(f"{name}-").split("-")[:2]
