@@ -279,7 +279,7 @@ def description(kind: str) -> str:
     """First sentence on a kind, from its source: for a list that needs no torch.
 
     >>> description("lookup-table")
-    'Look-up table: a token is the type of an object and the bins of its pT, eta and phi. NumPy only'
+    'Tokens from n_bins bins per variable: objects in their slots, then MET, then the direction of MET'
     """
     module, name = KINDS[kind]
     spec = find_spec(module)
@@ -338,7 +338,7 @@ def _shown(value: Any) -> str:
 def _json(value: Any) -> Json:
     """Settings as JSON can hold them."""
     if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
+        value = asdict(value)
     if isinstance(value, Mapping):
         return {key: _json(each) for key, each in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):

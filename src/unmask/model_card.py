@@ -29,10 +29,13 @@ def model_card(
     fitted_on, events, history = facts["fitted_on"], facts["events"], facts["history"]
     made_by = f"Written by unmask {facts['packages']['unmask']} on {facts['created'][:10]}."
     lines = [f"# Model card: {kind}", "", made_by, "", "## Training data", ""]
-    for part, title in (("train", "Training"), ("validation", "Validation")):
+    parts = {"train": "Training", "validation": "Validation", "prior": "Prior, simulated theories"}
+    for part, title in parts.items():
         if of_part := fitted_on.get(part):
             files = ", ".join(map(_code, of_part["files"]))
             lines.append(f"- {title}: {of_part['n_events']:,} events, {of_part['n_objects']:,} objects, from {files}")
+    if "prior" in fitted_on:
+        lines.append("- It is semi-supervised: judge it on families of theories that are not in its prior")
     processes = fitted_on["train"]["processes"]
     lines += ["", "| process | training events |", "|---|---|"]
     lines += [f"| {_plain(name)} | {n:,} |" for name, n in processes.items()]

@@ -67,6 +67,7 @@ def test_a_prior_finds_what_it_has_seen_and_refuses_those_very_events(
     assert f"prior of {len(theories):,} theory events" in repr(detector)
     folder = tmp_path_factory.mktemp("prior") / "model"
     detector.save(folder)
+    assert "It is semi-supervised" in (folder / "MODEL_CARD.md").read_text()
     for one in (detector, load_detector(folder)):
         assert len(one.scores(others)) == len(others)
         with pytest.raises(BadDataError, match="among the theories"):

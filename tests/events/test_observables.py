@@ -47,7 +47,7 @@ from unmask.scores.score_table import Scores
 events = load_sample("gluino")[::50]
 scores = Scores.of(events, np.zeros(len(events)))
 np.testing.assert_array_equal(scores.observables["leading_pt_mev"], events.pt_mev.max(axis=1))
-found = untrained_scores(scores.observables, scores.label == 0, scores.weight, scores.event_key)
+found = dict(untrained_scores(scores.observables, scores.label == 0, scores.weight, scores.event_key))
 np.testing.assert_array_equal(found["leading pT"], events.pt_mev.max(axis=1))
 assert len(summarize([events])["leading_pt_quartiles_gev"]) == 3
 assert "leading pT [GeV]" in [axis.get_xlabel() for axis in draw_events(events).figure.axes]

@@ -65,7 +65,7 @@ def reference_event(line: str, row: int) -> Parsed:
         raise ValueError
     if not (math.isfinite(numbers[0]) and 0 <= numbers[1] <= 14e6 and abs(numbers[2]) <= math.pi + 1e-3):
         raise ValueError
-    if not process.strip():
+    if not process.strip() or not (numbers[0] == 0 or 1e-100 <= abs(numbers[0]) <= 1e100):
         raise ValueError
     try:
         whole = int(event_id)
@@ -106,7 +106,7 @@ spaces = st.sampled_from(["", "", "", " ", "\t", "  "])
 
 @st.composite
 def number_texts(draw: st.DrawFn, low: float, high: float) -> str:
-    value = draw(st.floats(low, high))
+    value = draw(st.floats(low, high).filter(lambda one: one == 0 or abs(one) > 1e-90))
     form = draw(st.sampled_from(["{!r}", "{:.6g}", "{:.5e}", "{:+.3f}", "{:.4E}", "{:.0f}."]))
     return draw(spaces) + form.format(value) + draw(spaces)
 
