@@ -165,6 +165,7 @@ def test_under_torchrun_it_is_refused(tmp_path: Path) -> None:
         ((), 2, "give --background FILE"),
         (("gluino", "--background", "b.csv"), 2, "leave out --background"),
         (("--background", "b.csv", "--benchmark-dir", "d"), 2, "holds published studies"),
+        (("gluino", "--leave-out", "stop"), 2, "give --prior"),
         (("--background", "b.csv"), 3, "b.csv: no such file"),
         (("gluino", "--only", "lut-465"), 2, "Did you mean 'lut-456'"),
         (("gluino", "--only", "lut-456", "--set", "drpout=1"), 2, "did you mean 'dropout'"),
@@ -218,3 +219,7 @@ def test_a_prior_has_a_row_of_its_own_and_one_per_family_left_out(data: Path, tm
     running("score", model, left_out, "--out", tmp_path / "stop.parquet")
     code, message = failing(*command[:-4], "--leave-out", "stau", "--out", tmp_path / "other")
     assert "no family 'stau'; it has stop, zprime" in message
+    with_background = ("--prior", "sample:gluino", "--out", tmp_path / "third")
+    code, message = failing("study", "run", *files, "--only", toml, *with_background)
+    assert code == 2
+    assert "given as signal, but" in message

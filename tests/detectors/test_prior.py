@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+import unmask
 from unmask import EventSet, load_sample
 from unmask.detectors import load_detector
 from unmask.detectors.contrast import TRAINING, ContrastDetector
@@ -15,6 +16,7 @@ from unmask.detectors.ddd import DDDDetector
 from unmask.detectors.prior import families, in_family, probabilities, without_families
 from unmask.errors import BadDataError, UsageError
 from unmask.events.columns import Names
+from unmask.export.write import export
 
 SHORT = replace(TRAINING, max_epochs=6, device="cpu")
 
@@ -68,7 +70,8 @@ def test_a_prior_finds_what_it_has_seen_and_refuses_those_very_events(
     folder = tmp_path_factory.mktemp("prior") / "model"
     detector.save(folder)
     assert "It is semi-supervised" in (folder / "MODEL_CARD.md").read_text()
-    for one in (detector, load_detector(folder)):
+    export(folder, folder.with_name("model.onnx"))
+    for one in (detector, load_detector(folder), unmask.load(folder.with_name("model.onnx"))):
         assert len(one.scores(others)) == len(others)
         with pytest.raises(BadDataError, match="among the theories"):
             one.scores(EventSet.concatenate([others, theories[:3]]))

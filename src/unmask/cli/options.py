@@ -219,14 +219,19 @@ def read_training_events(
     return train, held_out
 
 
+def check_leave_out(prior: Sequence[str] | None, leave_out: Sequence[str] | None) -> None:
+    """Refuse to leave a family out of nothing."""
+    if leave_out and not prior:
+        raise UsageError("--leave-out takes a family out of a prior; give --prior")
+
+
 def read_prior(prior: Sequence[str] | None, leave_out: Sequence[str] | None, sources: Sources) -> EventSet | None:
     """Read the theories of a prior, if there is one, with the cuts of the background, and note what they are."""
     from unmask.detectors.prior import without_families
     from unmask.workflow.theories import prior_text, read_theories
 
+    check_leave_out(prior, leave_out)
     if not prior:
-        if leave_out:
-            raise UsageError("--leave-out takes a family out of a prior; give --prior")
         return None
     theories = without_families(read_theories(prior, sources, progress_bar), leave_out or [])
     note(prior_text(theories))

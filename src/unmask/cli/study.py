@@ -80,6 +80,7 @@ def run(
         )
     if not study and not background:
         raise UsageError("nothing to learn from: give --background FILE, or a study's name (four-top, gluino)")
+    options.check_leave_out(prior, leave_out)
     chosen = load_study(study or DEFAULT)
     known = sources.with_files(chosen.files(benchmark_dir), chosen.signal_processes) if study else None
     files = StudyFiles(

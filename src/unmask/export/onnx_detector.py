@@ -79,7 +79,10 @@ class OnnxDetector(Detector):
         self.kind = metadata["kind"]  # type: ignore[misc]
         self.schema_ = EventSchema.from_json(metadata["training"]["events"])
         self.fitted_on_ = metadata["record"]["fitted_on"]
-        self.seen_ = TrainingFingerprints(np.frombuffer(base64.b64decode(metadata["fingerprints"]), np.uint64))
+        self.seen_, self.theories_ = (
+            TrainingFingerprints(np.frombuffer(base64.b64decode(text), np.uint64)) if text else None
+            for text in (metadata["fingerprints"], metadata["theories"])
+        )
         histograms = {name: np.array(values) for name, values in metadata["background"].items()}
         self.background_ = from_arrays(metadata["training"]["variables"], histograms, "")
         self._outputs = [output.name for output in session.get_outputs()]

@@ -17,6 +17,7 @@ from unmask.detectors import Detector, load_detector
 from unmask.errors import UnmaskError, UsageError
 from unmask.events.distributions import to_arrays
 from unmask.events.event_set import EventSet
+from unmask.events.fingerprints import TrainingFingerprints
 from unmask.events.objects import TAGS
 from unmask.events.schema import EventSchema
 from unmask.export import operators  # noqa: F401 (fills the tables of tracing)
@@ -141,7 +142,8 @@ def build(detector: Detector, calibration: Calibration | None, facts: dict[str, 
         "opset": OPSET,
         "provenance": provenance(),
         "background": {name: values.tolist() for name, values in to_arrays(detector.background_, "").items()},
-        "fingerprints": base64.b64encode(detector.seen_.fingerprint.tobytes() if detector.seen_ else b"").decode(),
+        "fingerprints": _encoded(detector.seen_),
+        "theories": _encoded(detector.theories_),
     }
     infos = [graph.info(value, name) for name, value in outputs.items()]
     graph.nodes += [helper.make_node("Identity", [value.name], [name], name) for name, value in outputs.items()]
@@ -211,3 +213,7 @@ def _difference(given: Any, expected: Any, tolerance: float, what: str) -> float
             f"{len(wrong):,}), so nothing was written; update onnxruntime"
         )
     return float(difference.max(initial=0))
+
+
+def _encoded(known: TrainingFingerprints | None) -> str:
+    return base64.b64encode(known.fingerprint.tobytes() if known else b"").decode()

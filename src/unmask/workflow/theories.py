@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from unmask.detectors.prior import families, in_family
 from unmask.errors import BadDataError
-from unmask.events.event_set import EventSet
+from unmask.events.event_set import SIGNAL, EventSet
 from unmask.io.sample import SAMPLE
-from unmask.workflow.sources import Bar, Sources, no_bar
+from unmask.workflow.sources import Bar, Sources, labeled, no_bar
 
 
 def theory_sources(names: Iterable[str], like: Sources) -> list[tuple[str | None, Sources]]:
@@ -41,13 +43,13 @@ def read_theories(names: Sequence[str], like: Sources, bar: Bar = no_bar) -> Eve
     """
     parts: list[EventSet] = []
     for family, sources in theory_sources(names, like):
-        events = EventSet.concatenate(list(sources.stream(bar=bar)))
+        events = EventSet.concatenate([labeled(file, some, SIGNAL) for file, some in sources.by_file(bar=bar)])
         parts.append(in_family(events, family) if family else events)
     # Their weights are of a luminosity; how often a theory is drawn does not depend on its cross section.
     theories = EventSet.concatenate(parts)
     if not len(theories):
         raise BadDataError("no theory of the prior passes the cuts")
-    return replace(theories, weight=theories.weight * 0 + 1).with_label(1)
+    return replace(theories, weight=np.ones(len(theories)))
 
 
 def prior_text(theories: EventSet) -> str:
