@@ -61,6 +61,7 @@ def test_a_search_of_files(files: Path, tmp_path: Path, monkeypatch: pytest.Monk
         (["--edges", "0.2,x"], "--edges: 'x' is not a number"),
         (["--inject", "gluino"], "expected SIGNAL:STRENGTH"),
         (["--variation", "jes=up.root"], "expected NAME=UP,DOWN"),
+        (["--variation", "a=b,c", "--variation", "a=d,e"], "names the same thing twice"),
     ],
 )
 def test_options_are_checked_before_events_are_scored(

@@ -77,8 +77,10 @@ def search(
     chosen = [_number(text, "--edges") for text in edges.split(",")] if edges else None
     strengths = dict(_strength(text) for text in inject or [])
     pairs = dict(_pair(text) for text in variation or [])
+    if len(pairs) < len(variation or []) or len(strengths) < len(inject or []):
+        raise UsageError("--variation or --inject names the same thing twice; give each once")
     if sources.samples.samples:
-        lumi = lumi or sources.samples.lumi
+        lumi = sources.samples.lumi if lumi is None else lumi
         sources.samples = replace(sources.samples, lumi=lumi)
     scoring = Scoring(resolve(model), device=device)
 
@@ -173,7 +175,7 @@ def _name(path: Path) -> str:
 
 
 def _is_file(text: str) -> bool:
-    return "." in text or "/" in text or Path(text).exists()
+    return "/" in text or Path(text).suffix[1:2].isalpha() or Path(text).exists()
 
 
 def _number(text: str, option: str) -> float:

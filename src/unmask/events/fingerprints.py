@@ -129,11 +129,11 @@ class KnownEvents:
         return events[np.sort(first[is_new])]
 
 
-def repeated_text(n_repeated: int, n_events: int, are_kept: bool = False, what: str = "events") -> list[str]:
+def repeated_text(n_repeated: int, n_events: int, are_kept: bool = False) -> list[str]:
     """Name the events that repeat earlier ones, in one line if there are any."""
     rest = "they stay in the split of the first" if are_kept else "left out (--keep-duplicates keeps them)"
     return (
-        [f"{n_repeated:,} of {n_events:,} {what} repeat earlier ones, object by object: {rest}"] if n_repeated else []
+        [f"{n_repeated:,} of {n_events:,} events repeat earlier ones, object by object: {rest}"] if n_repeated else []
     )
 
 

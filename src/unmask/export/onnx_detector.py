@@ -164,5 +164,5 @@ class OnnxDetector(Detector):
 
 def inputs_of(events: EventSet) -> dict[str, npt.NDArray[Any]]:
     """Inputs of the graph."""
-    names = ("tag", "energy_mev", "pt_mev", "eta", "phi", "met_mev", "met_phi")
-    return {name: getattr(events, name) for name in names}
+    names = ("energy_mev", "pt_mev", "eta", "phi", "met_mev", "met_phi")
+    return {"tag": events.tag} | {name: getattr(events, name).astype(np.float32, copy=False) for name in names}

@@ -75,11 +75,6 @@ class Regions:
         n = len(self.edges) - 1
         return ["control", "validation", *(["signal"] if n == 1 else [f"signal-{i + 1}" for i in range(n)])]
 
-    def p_values(self, scores: Scores) -> npt.NDArray[np.float64]:
-        """Background p-values (n_events,)."""
-        check_finite(scores.score)
-        return self.survival.p_values(scores.score)
-
     def assign(self, scores: Scores) -> npt.NDArray[np.int64]:
         """The region (n_events,) of each event, from 0 for control."""
         check_finite(scores.score)

@@ -196,17 +196,18 @@ class Search:
     def write(self, folder: str | Path, **made_by: Json) -> None:
         """Write ``search.json``, tables, HEPData records, workspaces, and events to pick to a folder."""
         folder, content = Path(folder), self.to_json() | {"provenance": provenance(**made_by)}
+        tables = search_tables(content)
         texts = {
             "search.json": json.dumps(content, indent=1, allow_nan=False) + "\n",
-            "yields.tex": "\n".join(table.latex() for table in self.tables()),
-            "yields.md": "\n".join(table.markdown() for table in self.tables()),
+            "yields.tex": "\n".join(table.latex() for table in tables),
+            "yields.md": "\n".join(table.markdown() for table in tables),
         }
         for name, found in self.signals.items():
             texts[f"workspace-{name}.json"] = json.dumps(found.workspace, indent=1) + "\n"
         if self.flagged:
             self.flagged.write(folder / "events.parquet", metadata=provenance(**made_by))
         with atomic_path(folder / "hepdata") as path:
-            write_hepdata(self.to_json(), path)
+            write_hepdata(content, path)
         for name, text in texts.items():
             with atomic_path(folder / name) as path:
                 path.write_text(text, encoding="utf-8")
@@ -252,7 +253,7 @@ def search_tables(result: Mapping[str, Json]) -> list[Table]:
             cells = [_number(events), fitted, _number(one["z"], ".1f"), observed, expected[2], band]
             limits.append(Row(name, tuple(cells)))
         titles = ("events", "strength", "Z", "limit", "expected limit", "68% of expected")
-        method = next(iter(result["limits"].values()))["method"]
+        method = ", ".join(dict.fromkeys(one["method"] for one in result["limits"].values()))
         title = f"Signals: limits on strengths, 95% CL ({method})"
         tables.append(Table(title, titles, tuple(limits), first="signal"))
     return tables

@@ -62,7 +62,8 @@ class Monitored:
             ]
             for each in zip(*columns.values(), strict=True)
         ]
-        return ["variable", "background", *(Path(name).stem for name in columns), "smallest p"], rows
+        stems = [Path(name).stem for name in columns]
+        return ["variable", "background", *(stems if len({*stems}) == len(stems) else columns), "smallest p"], rows
 
     def draw(self) -> Drawing:
         """Draw the distributions: events in each bin, over those expected from background."""

@@ -119,7 +119,7 @@ class Scoring:
         return {**self.detector.origin_of_scores(self.digest, self.reduction), "token_losses": self.token_losses}
 
     def check_output(self, out: Path, inputs: Iterable[str | Path], *, overwrite: bool = False) -> None:
-        """Refuse scores and explanations that must not be written; see :func:`unmask.artifacts.check_output`."""
+        """Refuse scores and explanations that must not be written; see :func:`unmask.outputs.check_output`."""
         used = [*inputs, *([] if isinstance(self.model, Detector) else [self.model])]
         check_output(out, [SCORES_TABLE.name], used, endings=(".parquet",), overwrite=overwrite)
         check_output(explained_path(out), ["explanations"], used, overwrite=overwrite)

@@ -269,5 +269,6 @@ class Part(Sources):
         inputs = []
         for file, _, entries in self.pieces:
             size, mtime_s = file.stat().st_size, int(file.stat().st_mtime)
-            inputs.append({"file": str(file), "size": size, "mtime_s": mtime_s, "entries": entries})
+            scale = self.options_of.get(file, self.options).scale  # of a sample, which other files change too
+            inputs.append({"file": str(file), "size": size, "mtime_s": mtime_s, "entries": entries, "scale": scale})
         return {"inputs": inputs, "options": self.settings()}
